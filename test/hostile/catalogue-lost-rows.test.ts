@@ -16,13 +16,6 @@ const { orchestrator } = running;
 
 const state = (...names: string[]): string => running.workspace.path('plugin', ...names);
 
-/** Ends the plugin, does the work on its state directory, and starts it again. */
-async function whileStopped(work: () => void): Promise<void> {
-  assert.equal(await running.plugin.stop(), 0);
-  work();
-  await running.start();
-}
-
 const catalogueCommand = (t: TestContext, action: 'unknown' | 'confirm'): Promise<string> =>
   running.output(t, 'catalogue', action);
 
@@ -74,7 +67,7 @@ test('H21: a catalogue that was rolled back refuses changes until exactly what i
     writeFileSync(state('catalogue.sqlite'), older);
     rmSync(state('catalogue.sqlite-commits'));
   };
-  await whileStopped(rollBack);
+  await running.restart(rollBack);
   assert.match(running.plugin.log, /"level":"error".*every change is refused/);
   assert.equal(await catalogueCommand(t, 'unknown'), `main ${lost.id}\n`);
   await assertRefusesChanges(known, snapshotId, lost.id);
@@ -88,7 +81,7 @@ test('H21: a catalogue that was rolled back refuses changes until exactly what i
   assert.ok(existsSync(running.poolPath('main', 'volumes', lost.id)), 'a lost volume was removed');
   const next = await orchestrator.create('next');
 
-  await whileStopped(rollBack);
+  await running.restart(rollBack);
   assert.equal(await catalogueCommand(t, 'unknown'), `main ${next.id}\n`);
   await refusesNew(`.*${next.id}`);
   for (const { id } of [lost, next]) rmSync(running.poolPath('main', 'volumes', id));
@@ -106,7 +99,7 @@ test('H30: an object that was being created when the catalogue was copied is com
   const snapshotId = await orchestrator.snapshot(used, 'taken');
   const gone = await orchestrator.create('gone');
   const lost = await orchestrator.create('lost');
-  await whileStopped(() => {
+  await running.restart(() => {
     const database = new Database(state('catalogue.sqlite'));
     database.exec(`UPDATE volumes SET state = 'creating' WHERE volume_id <> '${lost.id}';
       UPDATE snapshots SET state = 'creating';

@@ -5,7 +5,7 @@ import type { StatusName } from '../../src/base/errors.js';
 import type { Message } from '../support/csi-client.js';
 import { runMemoryPlugin } from '../support/memory-plugin.js';
 import { createRequest, type HeldGroup, type HeldVolume, MIB } from '../support/orchestrator.js';
-import { statusOf } from '../support/refusal.js';
+import { assertRaced, statusOf } from '../support/refusal.js';
 
 /** In either order, and twice. */
 const ROUNDS = 4;
@@ -191,12 +191,7 @@ for (const [title, { make, also = [], isExclusive = false, left = () => ({}) }] 
           statuses[index] = await statusOf((calls[index] as () => Promise<unknown>)());
         }),
       );
-      for (const [index, status] of statuses.entries()) {
-        const right = ['OK', 'ABORTED', ...(also[index] ?? [])];
-        assert.ok(right.includes(status), `${status}, where ${right.join(' or ')} was expected`);
-      }
-      const succeeded = statuses.filter((status) => status === 'OK').length;
-      assert.ok(isExclusive ? succeeded === 1 : succeeded >= 1, statuses.join());
+      assertRaced(statuses, also, isExclusive);
       await assertWhole(left(statuses));
     }
   });

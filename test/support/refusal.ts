@@ -42,6 +42,24 @@ export async function statusOf(call: Promise<unknown>): Promise<StatusName> {
 }
 
 /**
+ * Calls that were made at once: each is answered, or ABORTED, or ends as `also` has it for this call.
+ *
+ * @param isExclusive one alone may be answered
+ */
+export function assertRaced(
+  statuses: readonly StatusName[],
+  also: readonly (readonly StatusName[])[],
+  isExclusive: boolean,
+): void {
+  for (const [index, status] of statuses.entries()) {
+    const right = ['OK', 'ABORTED', ...(also[index] ?? [])];
+    assert.ok(right.includes(status), `${status}, where ${right.join(' or ')} was expected`);
+  }
+  const succeeded = statuses.filter((status) => status === 'OK').length;
+  assert.ok(isExclusive ? succeeded === 1 : succeeded >= 1, statuses.join());
+}
+
+/**
  * The call is FAILED_PRECONDITION until it also names who holds a device: the search for the holder has a limited time,
  * which may be too short on a busy machine.
  */

@@ -111,17 +111,19 @@ export class RunningPluginBy<P extends AnyPlugin> {
     return this.#plugin;
   }
 
-  /** Stops the plugin with SIGTERM and starts it again on the same state. */
-  async restart(): Promise<P> {
-    await this.plugin.stop();
+  /** Stops the plugin with SIGTERM, does something without it, and starts it again on the same state. */
+  async restart(meanwhile: () => unknown = () => undefined): Promise<P> {
+    assert.equal(await this.plugin.stop(), 0);
     this.#printInternalErrors();
+    await meanwhile();
     return this.start();
   }
 
-  /** Kills the plugin with SIGKILL and starts it again on the same state. */
-  async crash(): Promise<P> {
+  /** The same with SIGKILL. */
+  async crash(meanwhile: () => unknown = () => undefined): Promise<P> {
     await this.plugin.kill();
     this.#printInternalErrors();
+    await meanwhile();
     return this.start();
   }
 

@@ -52,9 +52,7 @@ test('the lists show names, pools, states, devices and mounts, also without the 
   await moved(running.poolPath('main', 'pool-id'), 'pool away');
 
   await orchestrator.takeDown(used);
-  await running.plugin.stop();
-  assert.equal((await rows(t, 'volumes')).length, 2);
-  await running.start();
+  await running.restart(async () => assert.equal((await rows(t, 'volumes')).length, 2));
 });
 
 test('volumes that come and go meanwhile are neither lost nor without a row', async () => {

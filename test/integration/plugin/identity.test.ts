@@ -73,14 +73,6 @@ test('only its owner can read the catalogue, whatever the mode of the state dire
 
 const content = Buffer.alloc(65536, 'older catalogue ');
 
-/** Ends the plugin, does the work on its state directory, and starts it again. */
-async function whileStopped(work: (state: string, backup: string) => void): Promise<void> {
-  const { workspace } = running;
-  assert.equal(await running.plugin.stop(), 0);
-  work(workspace.path('plugin'), workspace.path('backup'));
-  await running.start();
-}
-
 /** Used as a device, which then begins with the content: no known signature. */
 async function assertRaw(volume: HeldVolume): Promise<void> {
   const held = { ...volume, capability: blockCapability() };
@@ -91,16 +83,17 @@ async function assertRaw(volume: HeldVolume): Promise<void> {
 
 // What such a catalogue calls pristine may contain data by now.
 test('what a restored catalogue calls pristine is not formatted, nor are its copies', async () => {
+  const [state, backup] = [running.workspace.path('plugin'), running.workspace.path('backup')];
   const files = { capability: mountCapability('ext4'), sizeBytes: 32 * MIB };
   const mounted = await orchestrator.create('mounted', files);
   const raw = await orchestrator.create('raw', { sizeBytes: 16 * MIB });
   const untouched = await orchestrator.create('untouched', files);
-  await whileStopped((state, backup) => cpSync(state, backup, { recursive: true }));
+  await running.restart(() => cpSync(state, backup, { recursive: true }));
   writeFileSync(join(await orchestrator.bringUp(mounted), 'data'), content, { flush: true });
   await orchestrator.takeDown(mounted);
   writeFileSync(await orchestrator.bringUp(raw), content, { flag: 'r+', flush: true });
   await orchestrator.takeDown(raw);
-  await whileStopped((state, backup) => {
+  await running.restart(() => {
     rmSync(state, { recursive: true });
     cpSync(backup, state, { recursive: true });
   });

@@ -28,16 +28,10 @@ async function withBase(name: string): Promise<{ volume: HeldVolume; base: strin
   return { volume, base };
 }
 
-async function withoutPlugin(change: () => void): Promise<void> {
-  await running.plugin.kill();
-  change();
-  await running.start();
-}
-
 test('a base whose mark is lost is marked again, and nothing is refused', async () => {
   const { orchestrator } = running;
   const { volume, base } = await withBase('lost');
-  await withoutPlugin(() => rmSync(bases(), { recursive: true }));
+  await running.crash(() => rmSync(bases(), { recursive: true }));
   assert.ok(existsSync(`${bases()}/${base}.hidden`));
   assert.deepEqual(await orchestrator.snapshotIds(), []);
   const target = await orchestrator.snapshot(volume, 'target');
@@ -68,7 +62,7 @@ for (const [what, change, said, undo] of [
   test(`a base whose mark is lost, ${what}, is given up with the reason, and its file goes`, async () => {
     const { orchestrator } = running;
     const { volume, base } = await withBase(what);
-    await withoutPlugin(() => change(base));
+    await running.crash(() => change(base));
     assert.ok(!existsSync(fileOf(base)));
     const target = await orchestrator.snapshot(volume, `target ${what}`);
     await refused(running.client.delta(base, target), 'NOT_FOUND', said);
@@ -77,7 +71,7 @@ for (const [what, change, said, undo] of [
     await orchestrator.deleteSnapshot(target);
     await orchestrator.remove(volume);
     undo();
-    await withoutPlugin(() => undefined);
+    await running.crash();
     assert.equal((await orchestrator.snapshotIds()).length, 0);
   });
 }
