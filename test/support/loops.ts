@@ -3,6 +3,7 @@ import { execFileSync } from 'node:child_process';
 import { closeSync, openSync, readFileSync, truncateSync, writeFileSync } from 'node:fs';
 import { basename } from 'node:path';
 import { insteadOf } from '../../src/base/errors.js';
+import { toSystemError } from '../../src/base/system/native-result.js';
 import { loadAddon } from '../../src/driver/native/addon.js';
 import type { NativeRunner } from '../../src/driver/native/pool.js';
 import { clearLoop, fileBelowLoop, removeLoopNumber } from './ioctls.js';
@@ -31,7 +32,7 @@ export function attachLoop(file: string, ...options: string[]): string {
 /** The new device of a file, made as the plugin makes those of its volumes. */
 export function attachAsPlugin(backingPath: string): string {
   const answer = loadAddon().loopAttach({ backingPath, readOnly: false, label: 'a test' });
-  if (!answer.ok) throw new Error(`no device for ${backingPath}: ${answer.message}`);
+  if (!answer.ok) throw toSystemError(answer);
   return answer.device.path;
 }
 
