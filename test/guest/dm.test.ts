@@ -117,7 +117,7 @@ test('a table is replaced under an open device, which grows', async (scene) => {
   }
 });
 
-test('after a failed change the device runs on its old table', async (scene) => {
+test('a device runs on its old table after a failed change', async (scene) => {
   const { native, name, find } = scene;
   const before = await linear(scene, 'one');
   const how = { noFlush: false, lockFileSystem: true };

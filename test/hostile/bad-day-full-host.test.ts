@@ -203,7 +203,7 @@ test('H15: a sparse image that does not fit on the host is reported, and offers 
   assert.ok((await again.capacity()).availableBytes > 0n);
 });
 
-test('H15: the next start completes a growth that was killed between its steps', async () => {
+test('H15: a start completes a growth that was killed between its steps', async () => {
   const first = await open();
   const before = await first.capacity();
   const sizeBytes = 768n * MIB;

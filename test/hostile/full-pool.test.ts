@@ -105,7 +105,7 @@ test('H18: ext4 that became read-only by an error is not snapshotted before it i
   await endAgain(volume);
 });
 
-test('H18: a volume that is staged read-only can be snapshotted, in a full pool too', async () => {
+test('H18: a volume that is staged read-only can be snapshotted, also in a full pool', async () => {
   const { orchestrator } = running;
   const volume = await inUse('ext4', 'for reading');
   await orchestrator.takeDown(volume);

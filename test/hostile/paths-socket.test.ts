@@ -69,7 +69,7 @@ test('H9: a start waits for a concurrent one, and then finds the socket served',
   made.client.close();
 });
 
-test('H9: of concurrent starts on a stale socket one serves, and the others report it', async () => {
+test('H9: one of concurrent starts on a stale socket serves, and the others report it', async () => {
   const directory = temporaryDirectory();
   for (let round = 0; round < ROUNDS; round += 1) {
     const made = [0, 1, 2, 3].map(() => makeServer(directory, { services: [IDENTITY] }));

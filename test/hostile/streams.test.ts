@@ -276,7 +276,7 @@ test('H11: a stream over the limit is RESOURCE_EXHAUSTED while its client reads 
   for (const call of calls) call.cancel();
 });
 
-test('H11: at the limit the client with the most streams loses one to a client with fewer', async (t) => {
+test('H11: the client with the most streams loses one at the limit to a client with fewer', async (t) => {
   const made = await start(t, { maxStreams: 4 });
   const few = connect(t, made);
   const calls = await openMany(connect(t, made), made, 4);

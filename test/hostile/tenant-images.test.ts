@@ -78,7 +78,7 @@ async function inForce(volume: VolumeRecord): Promise<string[]> {
   return readFileSync(`/proc/fs/ext4/${name}/options`, 'utf8').trim().split('\n');
 }
 
-test('H1: an ext4 that asks the kernel to panic is mounted with errors=remount-ro, a copy too', async () => {
+test('H1: an ext4 that asks the kernel to panic, or a copy of one, is mounted with errors=remount-ro', async () => {
   const volume = await written(SIZES.ext4, (device) => make('ext4', device, '-e', 'panic'));
   const sourceSnapshotId = await node.snapshot(volume);
   const copy = { sizeBytes: SIZES.ext4, sourceSnapshotId, pristine: false };

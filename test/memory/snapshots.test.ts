@@ -59,7 +59,7 @@ test('CS10, GS4, LS7: the answer has the id, source, size and creation time, and
   await refused(get(), 'NOT_FOUND');
 });
 
-test('CS2: the same request is answered alike, after a restart and without its volume too', async () => {
+test('CS2: a repeated request is answered alike, also after a restart and without its volume', async () => {
   const volume = await orchestrator.create('short-lived');
   const request = { source_volume_id: volume.id, name: 'replayed' };
   const first = await take(request);

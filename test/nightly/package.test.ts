@@ -119,7 +119,7 @@ test('the binaries need no newer C library than docs/install.md says', (t) => {
   assert.equal(`2.${newest}`, documented);
 });
 
-test('the package installs from a lock file as well', () => {
+test('the package installs from a lock file', () => {
   rmSync(join(home, 'node_modules'), { recursive: true });
   npm('ci');
   assertNothingCompiled();

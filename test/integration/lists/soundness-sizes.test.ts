@@ -39,7 +39,7 @@ async function take(volume: HeldVolume, name: string, sizeBytes: number) {
   return { id, path, image };
 }
 
-test('after an expansion the lists cover the new part, with the capacity of each snapshot', async () => {
+test('the lists after an expansion cover the new part, with the capacity of each snapshot', async () => {
   const volume = await orchestrator.create('expanded', { sizeBytes: 4 * MIB });
   const target = await orchestrator.bringUp(volume);
   scribble(target, 0, 4 * MIB, 50);

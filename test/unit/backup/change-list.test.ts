@@ -71,7 +71,7 @@ test('the first base that the driver answers for is taken, and the list is round
   assert.equal(ranges.sha256, createHash('sha256').update(listed()).digest('hex'));
 });
 
-test('without a delta the allocated ranges are copied, and the record has all reasons', async () => {
+test('the allocated ranges are copied without a delta, and the record has all reasons', async () => {
   const driver: Driver = { allocated: [[0n, 4096n]], deltas: { base: StatusCode.FAILED_PRECONDITION } };
   const more = { reasons: ['x was left out'] };
   const { baseId, reasons } = await readChangeList(request(driver, ['base'], more));

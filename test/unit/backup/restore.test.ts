@@ -136,7 +136,7 @@ function filesOf(directory: string): Map<string, string> {
   );
 }
 
-test('whatever is pruned in whatever order, what stays has its bytes, and no file ever changes', async () => {
+test('a backup that stays has its bytes, and no file ever changes, whatever is pruned in whatever order', async () => {
   const random = seededRandom('rounds of pruning');
   const seen = new Map<string, string>();
   for (let round = 0; round < 6; round += 1) {

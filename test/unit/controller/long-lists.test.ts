@@ -106,7 +106,7 @@ test('H13: a whole list, and a page as long, is made in parts that add up to it'
   assert.deepEqual([idsOf([rest]), rest.next_token], [snapshotIds.slice(-1), '']);
 });
 
-test('H13: a list of volumes is read by pages too, and an empty one is answered', async () => {
+test('H13: a list of volumes is read by pages, and an empty list is answered', async () => {
   const [page = {}] = await partsOf(await listVolumes(deps, received('ListVolumes', { max_entries: 5 }), noContext));
   assert.equal(page.entries?.length, 5);
   assert.deepEqual(read, [6]);

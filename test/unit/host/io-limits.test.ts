@@ -74,7 +74,7 @@ test('limits are lifted, and a failure counts only where there is one of the dev
   await refused(liftLimits(cgroup, device), 'INTERNAL', /7:1 .* could not be lifted: EISDIR/);
 });
 
-rootTest('on a read-only cgroup tree a device without limits is not a failure', async () => {
+rootTest('a device without limits is not a failure on a read-only cgroup tree', async () => {
   const workspace = new Workspace('io-limits');
   try {
     const ioMax = workspace.path('io.max');

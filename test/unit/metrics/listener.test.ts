@@ -81,7 +81,7 @@ test('HEAD is answered without a body, a failing collection with 500, and the li
   assert.equal((await ask(address, '/healthz')).status, 200);
 });
 
-test('H25: other methods and requests with a body are refused', async (t) => {
+test('H25: methods other than GET and HEAD, and requests with a body, are refused', async (t) => {
   const address = await listen(t);
   for (const method of ['POST', 'PUT', 'DELETE', 'OPTIONS', 'PATCH']) {
     assert.equal((await ask(address, '/metrics', method)).status, 405, method);

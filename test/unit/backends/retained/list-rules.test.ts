@@ -55,7 +55,7 @@ test('what is held of a snapshot goes after the list in its place is there, and 
   assert.deepEqual([...disk.hidden], []);
 });
 
-test('a bookmark is no end of a list: a snapshot before it is held too', async () => {
+test('a bookmark is no end of a list, and a snapshot before a bookmark is held', async () => {
   await begin('thin');
   await remove('s4', null);
   await remove('s3', 's4');

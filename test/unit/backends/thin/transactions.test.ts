@@ -114,7 +114,7 @@ for (const [title, run, afterwards] of CREATIONS) {
     }));
 }
 
-test('a start that is killed while it settles converges as well', () =>
+test('a start that is killed while it settles a change converges', () =>
   SimulatedPool.use(async (pool) => {
     for (let step = 0; step < 12; step += 1) {
       await killAt(pool, CREATION, 6, 'after');
