@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <linux/fs.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -306,14 +308,18 @@ class LoopFindTest : public AttachedLoopTest {
 
 TEST_F(LoopFindTest, FindsAFileUnderItsOwnNameOrThroughADescriptorWithoutOpeningOtherDevices) {
   ASSERT_VALUE(directory, OpenPath(At("."), O_PATH | O_DIRECTORY));
-  // Opened by its number, the device would get its node again.
-  EXPECT_EQ(unlink(other_.path.c_str()), 0);
-  for (const std::string& path :
-       {path_, "/proc/self/fd/" + std::to_string(directory.get()) + "/volume"}) {
-    EXPECT_EQ(DevicePath(path), device_.path);
-  }
-  EXPECT_FALSE(Exists(other_.path));
-  EXPECT_OK(OpenLoop(other_.number, O_RDONLY));
+  const auto find = [&] {
+    // To open the other device by its number is an error here: its node is that of another device.
+    ASSERT_EQ(unshare(CLONE_NEWNS), 0);
+    ASSERT_EQ(mount(nullptr, "/", nullptr, MS_REC | MS_SLAVE, nullptr), 0);
+    ASSERT_EQ(mount("/dev/null", other_.path.c_str(), nullptr, MS_BIND, nullptr), 0);
+    ASSERT_TRUE(OpenLoop(other_.number, O_RDONLY).status().IsErrno(ENOTBLK));
+    for (const std::string& path :
+         {path_, "/proc/self/fd/" + std::to_string(directory.get()) + "/volume"}) {
+      EXPECT_EQ(DevicePath(path), device_.path);
+    }
+  };
+  std::thread(find).join();
 }
 
 TEST_F(LoopFindTest, FindsAFileUnderAnotherNameByProbingEveryDevice) {

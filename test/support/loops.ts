@@ -2,10 +2,12 @@
 import { execFileSync } from 'node:child_process';
 import { closeSync, openSync, readFileSync, truncateSync, writeFileSync } from 'node:fs';
 import { basename } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
 import { insteadOf } from '../../src/base/errors.js';
 import { toSystemError } from '../../src/base/system/native-result.js';
 import { loadAddon } from '../../src/driver/native/addon.js';
 import type { NativeRunner } from '../../src/driver/native/pool.js';
+import { eventually } from './eventually.js';
 import { clearLoop, fileBelowLoop, removeLoopNumber } from './ioctls.js';
 
 /** A new file without blocks. Returns its path. */
@@ -43,18 +45,28 @@ export function loopsOf(backingFile: string): string[] {
     .filter((line) => line !== '');
 }
 
-/** The name, cut to LO_NAME_LENGTH, by which the device was attached to its file; null if it is not attached. */
-export function nameBelowLoop(device: string): string | null {
+/** The file that the device is attached to; see fileBelowLoop. Null if there is none. */
+export function fileBelow(device: string): ReturnType<typeof fileBelowLoop> | null {
   try {
     const fd = openSync(device, 'r');
     try {
-      return fileBelowLoop(fd).name;
+      return fileBelowLoop(fd);
     } finally {
       closeSync(fd);
     }
   } catch (thrown) {
     return insteadOf(['ENOENT', 'ENXIO'], null)(thrown);
   }
+}
+
+/**
+ * As detachLoop, and waits until the device is gone. Whoever looks at all loop devices, another suite too, may have this one open
+ * at the moment, and then it goes when that ends.
+ */
+export async function detachLoopForSure(device: string): Promise<void> {
+  const file = fileBelow(device);
+  detachLoop(device);
+  await eventually(`${device} is detached`, () => file === null || !isDeepStrictEqual(fileBelow(device), file));
 }
 
 /**

@@ -7,7 +7,7 @@ import { execFileSync } from 'node:child_process';
 import { readFileSync, renameSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { blockCapability, type Message, mountCapability } from '../../support/csi-client.js';
-import { detachLoop } from '../../support/loops.js';
+import { detachLoopForSure } from '../../support/loops.js';
 import { type HeldVolume, MIB } from '../../support/orchestrator.js';
 import { refused } from '../../support/refusal.js';
 import { runPlugin, test } from '../../support/running-plugin.js';
@@ -113,7 +113,7 @@ test('a removed file is DATA_LOSS, and its data stays until the device is detach
     await orchestrator.takeDown(volume);
     // The plugin never detaches what it cannot prove to be its own, and so the data stays.
     await bothTell(volume, 'DATA_LOSS BackingFileDeleted');
-    detachLoop(deviceOf(volume));
+    await detachLoopForSure(deviceOf(volume));
     await bothTell(volume, 'DATA_LOSS BackingFileMissing');
     await orchestrator.delete(volume);
     const request = { volume_id: volume.id };
@@ -269,7 +269,7 @@ test('btrfs content that was changed on the device is DATA_LOSS once it is read'
 
 test('a device that was detached under a published path is INACCESSIBLE', async () => {
   const volume = await used(blockCapability());
-  detachLoop(deviceOf(volume));
+  await detachLoopForSure(deviceOf(volume));
   await onlyNodeTells(volume, 'INACCESSIBLE DeviceDetached');
   await gone(volume);
 });

@@ -5,7 +5,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Contents, emptyContents, specOf, type VolumeKind } from '../../support/contents.js';
-import { detachLoop } from '../../support/loops.js';
+import { detachLoopForSure } from '../../support/loops.js';
 import { isNightly } from '../../support/nightly.js';
 import type { HeldVolume, VolumeSpec } from '../../support/orchestrator.js';
 import { startReport } from '../../support/plugin-log.js';
@@ -154,7 +154,7 @@ test('a reboot leaves nothing staged, and staging again repairs and finds all da
   await running.plugin.kill();
   // What a reboot takes: mounts and loop devices. Files, records and directories stay.
   for (const path of running.held().mounts.reverse()) execFileSync('umount', [path]);
-  for (const device of running.held().loops) detachLoop(device);
+  for (const device of running.held().loops) await detachLoopForSure(device);
   assert.deepEqual(running.held(), NOTHING);
   await running.start();
   // The orchestrator may find its pods gone, and then cleans up what it remembers.

@@ -9,9 +9,8 @@ import { CsiError } from '../../../src/base/errors.js';
 import type { VolumeRecord } from '../../../src/driver/catalogue/records.js';
 import { describeHolders } from '../../../src/driver/host/device-holders.js';
 import { blockCapability, type Message, mountCapability } from '../../support/csi-client.js';
-import { eventually } from '../../support/eventually.js';
 import { LO_NAME_LENGTH } from '../../support/ioctls.js';
-import { attachLoop, detachLoop, nameBelowLoop } from '../../support/loops.js';
+import { attachLoop, detachLoop, detachLoopForSure, fileBelow } from '../../support/loops.js';
 import { namesHolder, refused } from '../../support/refusal.js';
 import { test } from '../../support/running-plugin.js';
 import { useNode, XFS_SIZE } from './node-fixture.js';
@@ -120,7 +119,7 @@ for (const [name, capability] of KINDS) {
     await node.unpublish(volume);
     await refused(node.unstage(volume), 'FAILED_PRECONDITION', /pool 'default'.*EIO/);
     assert.deepEqual(node.held().mounts, []);
-    for (const device of node.held().loops) detachLoop(device);
+    for (const device of node.held().loops) await detachLoopForSure(device);
     execFileSync('umount', [pool]);
     execFileSync('mount', ['-o', 'loop', node.workspace.path('xfs.img'), pool]);
     await node.cleared(volume);
@@ -164,7 +163,7 @@ function leaveLoop(device: string, shown = '/'): string {
 
 /** Whether the loop device is still what leaveLoop made. Its number may be another test's by now, which leaves loops as well. */
 function isLeft(loop: string): boolean {
-  return nameBelowLoop(loop)?.startsWith(node.workspace.path('volumeDevices').slice(0, LO_NAME_LENGTH)) === true;
+  return fileBelow(loop)?.name.startsWith(node.workspace.path('volumeDevices').slice(0, LO_NAME_LENGTH)) === true;
 }
 
 /** What the kernel says that the loop device is attached to; null: nothing. */
@@ -184,9 +183,7 @@ test("a bound node of a raw volume and the kubelet's loop device on it are named
   assert.match(await describeHolders(device), new RegExp(named, 's'));
   assert.throws(() => execFileSync('umount', [own], { stdio: 'pipe' }), /busy/);
   await refusal(new RegExp(`pod-uid shows .*losetup -d ${loop}, then unmount it there$`));
-  execFileSync('losetup', ['-d', loop]);
-  // Whoever looks at all loop devices may have this one open at the moment, and it goes when that ends.
-  await eventually(`${loop} is detached`, () => !isLeft(loop));
+  await detachLoopForSure(loop);
   execFileSync('umount', [own]);
   await node.cleared(volume);
 });
