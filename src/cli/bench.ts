@@ -13,7 +13,7 @@ import { formatHtml } from '../tools/bench/report/html.js';
 import { formatMarkdown } from '../tools/bench/report/markdown.js';
 import { formatText } from '../tools/bench/report/text.js';
 import type { SpeedRow } from '../tools/bench/row.js';
-import { runSuites } from '../tools/bench/runner.js';
+import { runSuites } from '../tools/bench/run-suites.js';
 import { SUITES, type Suites } from '../tools/bench/suites/index.js';
 import { socketPathOf } from './endpoint.js';
 import { ExitCode } from './exit-codes.js';

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import type { Command } from 'commander';
 import { cell } from '../base/plain-text.js';
 import { acceptLostChanges } from '../driver/catalogue/lost-changes.js';
-import { stateDirectoryOf } from '../driver/inspection/node.js';
+import { stateDirectoryOf } from '../driver/inspection/node-view.js';
 import { confirmObjects, foundObjects, type UnknownObject } from '../driver/volumes/unknown-objects.js';
 import { STATE_HELP } from './inspection/list-commands.js';
 import { complain, print, runToExitCode } from './output.js';

@@ -12,7 +12,7 @@ import { at } from '../base/system/checked-files.js';
 import { openDirectoryOf } from '../base/system/own-way.js';
 import { writeRanges } from '../tools/backup/ranges-file.js';
 import { Cleanup } from '../tools/client/cleanup.js';
-import { CsiDriver } from '../tools/client/driver.js';
+import { CsiDriver } from '../tools/client/csi-driver.js';
 import type { GrainCost } from '../tools/client/grain.js';
 import { openMetadata, requestFor } from '../tools/client/metadata-stream.js';
 import { publishSnapshot, removeLeftVolumes } from '../tools/client/published-volume.js';

@@ -25,7 +25,7 @@ const GROUPS: Readonly<Record<string, Readonly<Record<string, () => Promise<AddC
     backup: async () => (await import('./backup/backup-command.js')).addBackupCommand,
     restore: async () => (await import('./backup/restore-command.js')).addRestoreCommand,
     verify: async () => (await import('./backup/verify-command.js')).addVerifyCommand,
-    backups: async () => (await import('./backup/list-command.js')).addBackupsCommand,
+    backups: async () => (await import('./backup/backups-command.js')).addBackupsCommand,
     prune: async () => (await import('./backup/prune-command.js')).addPruneCommand,
     chain: async () => (await import('./backup/chain-command.js')).addChainCommand,
   },

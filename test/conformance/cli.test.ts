@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { after, test as plainTest } from 'node:test';
-import { CHECKS } from '../../src/tools/conformance/suite.js';
+import { CHECKS } from '../../src/tools/conformance/all-checks.js';
 import { type Ended, startCommand } from '../support/command.js';
 import { RecordingDriver } from '../support/recording-driver.js';
 import { runPlugin, test } from '../support/running-plugin.js';

@@ -1,7 +1,7 @@
 /** The suite catches every defect, by the checks that its table names; the tables of streams and data have files of their own. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { CHECKS } from '../../src/tools/conformance/suite.js';
+import { CHECKS } from '../../src/tools/conformance/all-checks.js';
 import { isNightly } from '../support/nightly.js';
 import { REQUEST_DEFECTS, SHAPE_DEFECTS } from './fake/defects-messages.js';
 import { ORACLE_DEFECTS } from './fake/defects-oracle.js';

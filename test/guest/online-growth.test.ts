@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { basename } from 'node:path';
-import { canGrowMounted } from '../../src/driver/host/growth.js';
+import { canGrowMounted } from '../../src/driver/host/file-system-growth.js';
 import { loopOn } from '../support/loops.js';
 import { nativeHere } from '../support/native-here.js';
 import { Workspace } from '../support/workspace.js';

@@ -17,7 +17,7 @@ import { Repository } from '../../src/tools/backup/repository.js';
 import { assertIntact, restoreToFile } from '../../src/tools/backup/restore.js';
 import { chooseBackup } from '../../src/tools/backup/select.js';
 import { verifyVolume } from '../../src/tools/backup/verify.js';
-import { CsiDriver } from '../../src/tools/client/driver.js';
+import { CsiDriver } from '../../src/tools/client/csi-driver.js';
 import { assertSame } from './backups.js';
 import { BlockWriter } from './block-writer.js';
 import { FileWriter } from './file-writer.js';

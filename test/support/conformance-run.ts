@@ -1,10 +1,10 @@
 /** The conformance suite against a plugin of a test, in this process. */
 import assert from 'node:assert/strict';
+import { CHECKS } from '../../src/tools/conformance/all-checks.js';
 import type { SuiteOptions } from '../../src/tools/conformance/options.js';
 import type { Report, Result } from '../../src/tools/conformance/report.js';
 import { formatTable } from '../../src/tools/conformance/report-table.js';
 import { runSuite } from '../../src/tools/conformance/runner.js';
-import { CHECKS } from '../../src/tools/conformance/suite.js';
 import { seededRandom } from './random.js';
 import type { RunningPlugin } from './running-plugin.js';
 

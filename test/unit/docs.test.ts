@@ -10,7 +10,7 @@ import { loadProgram } from '../../src/cli/program.js';
 import { mkfsOptionNames, mountOptionNames } from '../../src/driver/host/file-system-options.js';
 import { FILE_SYSTEMS } from '../../src/driver/host/file-systems.js';
 import { knownParameters } from '../../src/driver/volumes/volume-parameters.js';
-import { CHECKS } from '../../src/tools/conformance/suite.js';
+import { CHECKS } from '../../src/tools/conformance/all-checks.js';
 import { containerCapabilities } from '../support/container.js';
 import { settingWords } from '../support/service-unit.js';
 

@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { readdirSync } from 'node:fs';
 import { test } from 'node:test';
 import { packagePath } from '../../src/base/package-root.js';
-import { CHECKS } from '../../src/tools/conformance/suite.js';
+import { CHECKS } from '../../src/tools/conformance/all-checks.js';
 import { checkoutText } from '../support/checkout-text.js';
 
 interface Row {

@@ -138,6 +138,15 @@ test('what the event loop of the plugin loads of driver and server calls nothing
   assert.deepEqual(waiting, []);
 });
 
+test('no two files of a wing have the same name', () => {
+  const written = files.filter((file) => !file.includes('/generated/'));
+  const names = written.map((file) => `${wingOf(file)}/${file.split('/').at(-1)}`);
+  assert.deepEqual(
+    names.filter((name, index) => names.indexOf(name) !== index),
+    [],
+  );
+});
+
 test('docs/architecture has every room, in its table and in its drawing', () => {
   const table = readFileSync(packagePath('docs/architecture.md'), 'utf8');
   const source = readFileSync(packagePath('docs/architecture.dot'), 'utf8');

@@ -4,7 +4,7 @@ import { type Command, InvalidArgumentError, Option } from 'commander';
 import { humanSize, withHumanSize } from '../../base/human-size.js';
 import { type BackupResult, backUp, type Phase } from '../../tools/backup/backup.js';
 import { imagePathOf } from '../../tools/backup/chains.js';
-import { CsiDriver } from '../../tools/client/driver.js';
+import { CsiDriver } from '../../tools/client/csi-driver.js';
 import { parseGrain } from '../../tools/client/grain.js';
 import { socketPathOf } from '../endpoint.js';
 import { runListCommand } from '../metadata/list-command.js';

@@ -4,7 +4,7 @@ import { openDevice } from '../../tools/backup/device-target.js';
 import { Repository } from '../../tools/backup/repository.js';
 import { assertIntact, restoreToDevice, restoreToFile, restoreToVolume } from '../../tools/backup/restore.js';
 import { type ChosenBackup, chooseBackup } from '../../tools/backup/select.js';
-import { CsiDriver } from '../../tools/client/driver.js';
+import { CsiDriver } from '../../tools/client/csi-driver.js';
 import { socketPathOf } from '../endpoint.js';
 import { runToStatus } from '../failures.js';
 import { complain, harmless, print } from '../output.js';

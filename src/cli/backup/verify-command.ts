@@ -5,7 +5,7 @@ import { imagePathOf, imagesOf, type Problem } from '../../tools/backup/chains.j
 import { Repository } from '../../tools/backup/repository.js';
 import { chooseBackup } from '../../tools/backup/select.js';
 import { verifyVolume } from '../../tools/backup/verify.js';
-import { CsiDriver } from '../../tools/client/driver.js';
+import { CsiDriver } from '../../tools/client/csi-driver.js';
 import { publishSnapshot, removeLeftVolumes } from '../../tools/client/published-volume.js';
 import { describeSnapshot } from '../../tools/client/snapshot-info.js';
 import { compareImages } from '../../tools/nbd/image.js';

@@ -11,7 +11,7 @@ import {
   type DoctorContext,
   type Finding,
 } from '../../driver/inspection/doctor-checks.js';
-import { inspectNode, type NodeView, nodeSettings } from '../../driver/inspection/node.js';
+import { inspectNode, type NodeView, nodeSettings } from '../../driver/inspection/node-view.js';
 import { parseClientEndpoint } from '../../tools/client/endpoint.js';
 import { ExitCode } from '../exit-codes.js';
 import { print, runToExitCode } from '../output.js';

@@ -9,7 +9,7 @@ import type { Command } from 'commander';
 import { messageOf } from '../../base/errors.js';
 import { cell } from '../../base/plain-text.js';
 import { type CatalogueLock, lockCatalogue } from '../../driver/catalogue/lock.js';
-import { inspectNode, type NodeSettings, nodeSettings } from '../../driver/inspection/node.js';
+import { inspectNode, type NodeSettings, nodeSettings } from '../../driver/inspection/node-view.js';
 import { findOrphans, type Kept, type Orphan } from '../../driver/inspection/orphans.js';
 import { complain, print, runToExitCode } from '../output.js';
 import { parsePath } from '../paths.js';

@@ -2,7 +2,7 @@
 import type { Command } from 'commander';
 import { humanSize } from '../../base/human-size.js';
 import type { SnapshotRecord, VolumeRecord } from '../../driver/catalogue/records.js';
-import { inspectNode, type NodeView, nodeSettings, usedPercent } from '../../driver/inspection/node.js';
+import { inspectNode, type NodeView, nodeSettings, usedPercent } from '../../driver/inspection/node-view.js';
 import { print, runToExitCode } from '../output.js';
 import { parsePath } from '../paths.js';
 import { formatJson, formatTable } from './tables.js';

@@ -2,7 +2,7 @@
 import { statSync } from 'node:fs';
 import { SETTINGS } from '../../driver/config/config.js';
 import type { CheckResult, DoctorContext, Finding } from '../../driver/inspection/doctor-checks.js';
-import { probeReady } from '../../tools/client/driver.js';
+import { probeReady } from '../../tools/client/csi-driver.js';
 import { socketProblem } from '../socket.js';
 
 export async function checkSocket({ socketPath, env, plugin }: DoctorContext): Promise<CheckResult> {

@@ -12,13 +12,13 @@ import type { SqliteConnection } from '../database/connection.js';
 import { serveDatabase } from '../database/database-service.js';
 import type { DatabaseDefinition } from '../database/definition.js';
 import type { UnfinishedWork } from './records.js';
-import { retainedBaseCalls } from './retained-bases.js';
+import { retainedBaseCalls } from './retained-base-calls.js';
 import * as rows from './rows.js';
 import { CATALOGUE_STEPS } from './schema.js';
-import { groupCalls, snapshotCalls } from './snapshots.js';
+import { groupCalls, snapshotCalls } from './snapshot-calls.js';
 import { statisticsCalls } from './statistics.js';
 import { controllerPublicationCalls, publicationCalls, stagingCalls } from './uses.js';
-import { volumeCalls } from './volumes.js';
+import { volumeCalls } from './volume-calls.js';
 
 export type Catalogue = ReturnType<typeof catalogueCalls>;
 

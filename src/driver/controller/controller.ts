@@ -8,13 +8,13 @@
 
 import { controllerCapabilities, rpcCapabilities } from '../../base/csi/capabilities.js';
 import { boundTo, type Service } from '../../base/csi/service.js';
+import type { ControllerDependencies } from './controller-dependencies.js';
+import { expandVolume } from './controller-expand-volume.js';
+import { unpublishVolume, volumePublisher } from './controller-publish-volume.js';
+import { createSnapshot, deleteSnapshot } from './create-snapshot.js';
 import { createVolume, deleteVolume, validateVolumeCapabilities } from './create-volume.js';
-import type { ControllerDependencies } from './dependencies.js';
-import { expandVolume } from './expand-volume.js';
 import { getCapacity, getSnapshot, getVolume, listSnapshots, listVolumes } from './lists.js';
 import { modifyVolume } from './modify-volume.js';
-import { unpublishVolume, volumePublisher } from './publish-volume.js';
-import { createSnapshot, deleteSnapshot } from './snapshots.js';
 
 export function createControllerService(deps: ControllerDependencies): Service<'Controller'> {
   return {

@@ -10,8 +10,8 @@ import type { ResponseOf } from '../../base/csi/service.js';
 import { limitedText } from '../csi/messages.js';
 import { isOrchestratorKey } from '../csi/orchestrator-keys.js';
 import { readyVolume } from '../volumes/ready-volume.js';
-import type { Handler } from './dependencies.js';
-import { volumeMessage } from './messages.js';
+import type { Handler } from './controller-dependencies.js';
+import { volumeMessage } from './record-messages.js';
 import { assertAllServed, parseCreateVolume, topologyProblem, unservedReason } from './requests.js';
 
 export const createVolume: Handler<'CreateVolume'> = async (deps, request, context) => {

@@ -17,7 +17,7 @@ import {
 } from '../../base/csi/service.js';
 import { CsiError } from '../../base/errors.js';
 import type { GroupManager, GroupSnapshot, GroupSnapshotRequest } from '../volumes/group-manager.js';
-import { type SnapshotMessageConfig, snapshotMessage, timestampMessage } from './messages.js';
+import { type SnapshotMessageConfig, snapshotMessage, timestampMessage } from './record-messages.js';
 import { parseSnapshotParameters } from './requests.js';
 
 export interface GroupControllerDependencies {

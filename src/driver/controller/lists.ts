@@ -17,8 +17,8 @@ import { CsiError } from '../../base/errors.js';
 import { probeAll } from '../health/storage-observations.js';
 import { readyVolume } from '../volumes/ready-volume.js';
 import { largestSize, smallestSize } from '../volumes/volume-rules.js';
-import type { Handler } from './dependencies.js';
-import { snapshotMessage, statusMessage, volumeMessage } from './messages.js';
+import type { Handler } from './controller-dependencies.js';
+import { snapshotMessage, statusMessage, volumeMessage } from './record-messages.js';
 import { unservedReason } from './requests.js';
 
 export const listVolumes: Handler<'ListVolumes'> = async (deps, request) => {

@@ -10,7 +10,7 @@ import { CsiError, StatusCode } from '../../base/errors.js';
 import type { VolumeRecord } from '../catalogue/records.js';
 import { volumeKey } from '../volumes/operation-locks.js';
 import { readyVolume } from '../volumes/ready-volume.js';
-import type { ControllerDependencies, Handler } from './dependencies.js';
+import type { ControllerDependencies, Handler } from './controller-dependencies.js';
 import { parseMutableParameters } from './requests.js';
 
 /**

@@ -18,7 +18,7 @@ import { CAPABILITY_USES, type Capability, heldCapabilities } from '../host/proc
 import { VOLATILE_FILE_SYSTEMS } from '../host/volatile-file-systems.js';
 import { onThisThread } from '../native/this-thread.js';
 import { foundObjects } from '../volumes/unknown-objects.js';
-import { type NodeView, type PoolView, textOf, usedPercent } from './node.js';
+import { type NodeView, type PoolView, textOf, usedPercent } from './node-view.js';
 import { differencesIn, findOrphans, withoutRow } from './orphans.js';
 
 export interface Finding {

@@ -17,7 +17,7 @@ import { detachOpenLoop } from '../native/block-device.js';
 import { onThisThread } from '../native/this-thread.js';
 import { otherUse } from '../usage/other-uses.js';
 import { compareObjects, type Difference, snapshotObject, volumeObject } from '../volumes/pool-comparison.js';
-import { type AttachedDevice, dmDevice, knownIds, type NodeView, type PoolView, textOf } from './node.js';
+import { type AttachedDevice, dmDevice, knownIds, type NodeView, type PoolView, textOf } from './node-view.js';
 
 export interface Orphan {
   kind:

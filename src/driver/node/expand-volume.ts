@@ -15,10 +15,10 @@ import { CsiError, SystemError } from '../../base/errors.js';
 import { sizeOfDeviceAt } from '../../base/system/device-attributes.js';
 import type { Attachment } from '../backends/backend.js';
 import type { VolumeRecord } from '../catalogue/records.js';
-import { canGrowMounted } from '../host/growth.js';
+import { canGrowMounted } from '../host/file-system-growth.js';
 import { findUse, type Occupant, usesOf, type VolumeView, viewVolume } from '../usage/volume-view.js';
-import type { NodeDependencies } from './dependencies.js';
 import { growMounted } from './growth.js';
+import type { NodeDependencies } from './node-dependencies.js';
 
 export interface Expansion {
   volumePath: string;

@@ -29,9 +29,9 @@ import {
 } from '../host/filesystem.js';
 import { isReaderOnly } from '../usage/volume-view.js';
 import { isPristine, markInitialized } from '../volumes/pristine.js';
-import type { NodeDependencies } from './dependencies.js';
 import { type FileSystemStaging, growStaged, growsMounted, growUnmounted, mountPointsOf } from './growth.js';
 import { assertAccepted, mountGuarded } from './mount-guard.js';
+import type { NodeDependencies } from './node-dependencies.js';
 
 /** Options of the StorageClass for mkfs, and for every mount of the volume. */
 const MKFS_OPTIONS = 'mkfsOptions';

@@ -14,14 +14,14 @@ import { withTimeout } from '../../base/timeout.js';
 import type { Attachment } from '../backends/backend.js';
 import type { VolumeRecord } from '../catalogue/records.js';
 import { timeToWait } from '../csi/answer-time.js';
+import { canGrowMounted, growUnmountedExt4 } from '../host/file-system-growth.js';
 import { type FileSystem, MINIMUM_BYTES } from '../host/file-systems.js';
 import { checkFileSystem } from '../host/filesystem.js';
-import { canGrowMounted, growUnmountedExt4 } from '../host/growth.js';
 import { unmountLayers } from '../host/layers.js';
 import { FROZEN_BY_OTHERS } from '../host/left-frozen.js';
 import { isGrowable } from '../host/superblock.js';
 import { isReaderOnly } from '../usage/volume-view.js';
-import type { NodeDependencies } from './dependencies.js';
+import type { NodeDependencies } from './node-dependencies.js';
 
 /**
  * Free space that resize2fs needs: it wrote 11 MiB when it grew 1 GiB to 1 TiB, and every written block that a snapshot shares

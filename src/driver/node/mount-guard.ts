@@ -18,8 +18,8 @@ import { otherBtrfsMounted, unaskedInForce } from '../host/mounted-file-system.j
 import { mount } from '../host/mounter.js';
 import { btrfsIdentity, superblockObjection } from '../host/superblock.js';
 import { usesOf, type VolumeView } from '../usage/volume-view.js';
-import type { NodeDependencies } from './dependencies.js';
 import { mountPointsOf } from './growth.js';
+import type { NodeDependencies } from './node-dependencies.js';
 
 type Dependencies = Pick<NodeDependencies, 'native' | 'catalogue' | 'backendOf'>;
 

@@ -15,7 +15,7 @@ import type { PublicationRecord, StagingRecord } from '../catalogue/records.js';
 import { hiddenMountReason } from '../host/propagation.js';
 import { isWithin, protectedReason } from '../host/protected-paths.js';
 import { kernelPath } from '../host/target.js';
-import type { NodeDependencies } from './dependencies.js';
+import type { NodeDependencies } from './node-dependencies.js';
 
 type Deps = Pick<NodeDependencies, 'config' | 'catalogue'>;
 

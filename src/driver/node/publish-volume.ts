@@ -36,8 +36,8 @@ import {
   type VolumeView,
   viewVolume,
 } from '../usage/volume-view.js';
-import type { NodeDependencies } from './dependencies.js';
 import { optionsPublishedWith } from './file-system.js';
+import type { NodeDependencies } from './node-dependencies.js';
 import type { Place } from './paths.js';
 import { releasePublication } from './unpublish-volume.js';
 import { limitPod } from './volume-settings.js';

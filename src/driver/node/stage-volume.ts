@@ -33,10 +33,10 @@ import {
   viewVolume,
 } from '../usage/volume-view.js';
 import { markInitialized } from '../volumes/pristine.js';
-import type { NodeDependencies } from './dependencies.js';
 import { stageFileSystem } from './file-system.js';
 import { growStaged, growsMounted } from './growth.js';
 import { releaseUnused } from './mount-guard.js';
+import type { NodeDependencies } from './node-dependencies.js';
 import type { Place } from './paths.js';
 import { clearStagedDevice, releaseStaging } from './unstage-volume.js';
 import { applyToDevice } from './volume-settings.js';

@@ -21,7 +21,7 @@ import {
   type VolumeView,
   viewForRelease,
 } from '../usage/volume-view.js';
-import type { NodeDependencies } from './dependencies.js';
+import type { NodeDependencies } from './node-dependencies.js';
 import type { Place } from './paths.js';
 import { liftPod } from './volume-settings.js';
 

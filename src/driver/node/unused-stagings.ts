@@ -9,8 +9,8 @@ import type { VolumeRecord } from '../catalogue/records.js';
 import { hiddenMountReason } from '../host/propagation.js';
 import { otherUse } from '../usage/other-uses.js';
 import { stagedDevicePath, viewVolume } from '../usage/volume-view.js';
-import type { UnusedStagings } from '../volumes/dependencies.js';
-import type { NodeDependencies } from './dependencies.js';
+import type { UnusedStagings } from '../volumes/manager-dependencies.js';
+import type { NodeDependencies } from './node-dependencies.js';
 import { stagingPlace } from './paths.js';
 import { releaseStaging } from './unstage-volume.js';
 

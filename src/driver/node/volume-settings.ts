@@ -20,7 +20,7 @@ import {
   parseDeviceSettings,
   type SettingsApplier,
 } from '../volumes/device-settings.js';
-import type { NodeDependencies } from './dependencies.js';
+import type { NodeDependencies } from './node-dependencies.js';
 
 /** For the controller, which knows no devices. */
 export function settingsApplier(deps: NodeDependencies): SettingsApplier {

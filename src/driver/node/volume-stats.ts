@@ -15,7 +15,7 @@ import type { VolumeUsage } from '../csi/messages.js';
 import { askFileSystem } from '../host/file-system-answer.js';
 import { topMount } from '../host/mounter.js';
 import { findRemainingUse, type Use, viewForRelease } from '../usage/volume-view.js';
-import type { NodeDependencies } from './dependencies.js';
+import type { NodeDependencies } from './node-dependencies.js';
 
 /**
  * NOT_FOUND if the volume is not staged or published at the path, which may be any string. The usage is left out if the file

@@ -7,7 +7,7 @@ import type { StringMap } from '../../base/csi/string-map.js';
 import { CsiError } from '../../base/errors.js';
 import type { GroupSnapshotRecord, SnapshotRecord } from '../catalogue/records.js';
 import { copyInTime } from './copy-in-time.js';
-import type { ManagerDependencies } from './dependencies.js';
+import type { ManagerDependencies } from './manager-dependencies.js';
 import { groupSnapshotKey, groupSnapshotNameKey } from './operation-locks.js';
 import { createSnapshots, deleteSnapshots } from './snapshot-sets.js';
 

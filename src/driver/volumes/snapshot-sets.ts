@@ -22,7 +22,7 @@ import type {
   SnapshotState,
   VolumeRecord,
 } from '../catalogue/records.js';
-import type { ManagerDependencies } from './dependencies.js';
+import type { ManagerDependencies } from './manager-dependencies.js';
 import { type LockRequest, type Release, snapshotKey, volumeKey } from './operation-locks.js';
 import { isPristine } from './pristine.js';
 import { volumeDeleting } from './ready-volume.js';

@@ -10,7 +10,7 @@ import type { CapacityRange } from '../../base/csi/volume-capability.js';
 import type { Backend, PoolContents } from '../backends/backend.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
 import type { VolumeRecord } from '../catalogue/records.js';
-import type { ManagerDependencies } from './dependencies.js';
+import type { ManagerDependencies } from './manager-dependencies.js';
 import type { PoolAdmission } from './pool-admission.js';
 import { assertUnderLimit, expandedSize } from './volume-rules.js';
 

@@ -10,7 +10,7 @@ import { CsiError, messageOf, StatusCode } from '../../base/errors.js';
 import { deviceNumberOf, deviceSectorBytes, deviceSizeBytes } from '../../base/system/device-attributes.js';
 import type { RuntimeDirectory } from '../../base/system/runtime-directory.js';
 import { packageVersion } from '../../base/version.js';
-import type { CsiDriver, DriverInfo } from '../client/driver.js';
+import type { CsiDriver, DriverInfo } from '../client/csi-driver.js';
 import { openMetadata } from '../client/metadata-stream.js';
 import { publishSnapshot, removeLeftVolumes } from '../client/published-volume.js';
 import { describeSnapshot, type SnapshotInfo } from '../client/snapshot-info.js';

@@ -5,7 +5,7 @@
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CsiError, StatusCode } from '../../base/errors.js';
-import type { CsiDriver } from '../client/driver.js';
+import type { CsiDriver } from '../client/csi-driver.js';
 import { describeSnapshot, type SnapshotInfo } from '../client/snapshot-info.js';
 import { CHAIN_MAX } from '../nbd/image-chain.js';
 import { type Backup, chainOf, imagePathOf, type VolumeBackups } from './chains.js';

@@ -15,7 +15,7 @@ import { tryLock } from '../../base/system/file-lock.js';
 import { effectiveUser } from '../../base/system/own-files.js';
 import { openDirectoryOf } from '../../base/system/own-way.js';
 import type { RuntimeDirectory } from '../../base/system/runtime-directory.js';
-import type { CsiDriver } from '../client/driver.js';
+import type { CsiDriver } from '../client/csi-driver.js';
 import { publishNewVolume, removeLeftVolumes } from '../client/published-volume.js';
 import { convertImage } from '../nbd/image.js';
 import { openPlain } from '../nbd/plain-file.js';

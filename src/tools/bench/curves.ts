@@ -4,9 +4,9 @@ import { BLOCK_BYTES, BlockWriter } from './block-writer.js';
 import { Coverage } from './coverage.js';
 import { readDelta } from './list-reader.js';
 import type { MeasuredDriver } from './measured-driver.js';
+import { BLOCK, type Volume } from './measured-volumes.js';
 import type { Curve, CurveLine } from './row.js';
 import type { Settings } from './suite.js';
-import { BLOCK, type Volume } from './volumes.js';
 
 const MIB = 2 ** 20;
 const SIZES = {

@@ -1,9 +1,9 @@
 /** The driver that a suite measures: the one at the endpoint, or this plugin on an XFS pool. */
-import { CsiDriver } from '../client/driver.js';
+import { CsiDriver } from '../client/csi-driver.js';
+import { Volumes } from './measured-volumes.js';
 import { PluginProcess } from './plugin-process.js';
 import { makePool, requireRoot } from './pool.js';
 import type { Settings } from './suite.js';
-import { Volumes } from './volumes.js';
 import { Workspace } from './workspace.js';
 
 export interface MeasuredDriver {

@@ -1,10 +1,10 @@
 /** Row lifecycle-mount: publishes a formatted XFS volume and takes it back, beside a shell script with the same tools. */
 import type { MeasuredDriver } from './measured-driver.js';
+import { XFS } from './measured-volumes.js';
 import type { Row } from './row.js';
 import { run } from './run.js';
 import { median } from './statistics.js';
 import { type Settings, shuffledRounds } from './suite.js';
-import { XFS } from './volumes.js';
 
 const CYCLES = { full: 10, tiny: 1 } as const;
 /** mkfs.xfs makes no file system below 300 MiB. */

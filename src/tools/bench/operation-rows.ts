@@ -3,10 +3,10 @@
  * objects beside an empty catalogue. The facts include p99 and calls per second at 1, 4 and 16 clients.
  */
 import type { MeasuredDriver } from './measured-driver.js';
+import { BLOCK, type Volume, type Volumes } from './measured-volumes.js';
 import { missingSide, type Row, type Side } from './row.js';
 import { median, quantile } from './statistics.js';
 import type { Settings } from './suite.js';
-import { BLOCK, type Volume, type Volumes } from './volumes.js';
 
 const MIB = 2 ** 20;
 const VOLUME_BYTES = 16 * MIB;

@@ -2,7 +2,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { setTimeout as delay } from 'node:timers/promises';
-import { CsiDriver } from '../client/driver.js';
+import { CsiDriver } from '../client/csi-driver.js';
 import type { Settings } from './suite.js';
 import type { Workspace } from './workspace.js';
 

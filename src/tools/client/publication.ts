@@ -2,7 +2,7 @@
  * Makes the calls that bring a volume to a path of this node and away again, in the order of the specification, except
  * for calls that a driver does not have. Knows the order, but not the caller or the use of the volume.
  */
-import type { DriverInfo, Message } from './driver.js';
+import type { DriverInfo, Message } from './csi-driver.js';
 
 export interface VolumeUse {
   readonly volumeId: string;

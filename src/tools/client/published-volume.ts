@@ -12,7 +12,7 @@
  */
 import { CsiError, StatusCode } from '../../base/errors.js';
 import type { RuntimeDirectory, RuntimeEntry } from '../../base/system/runtime-directory.js';
-import type { CsiDriver, Message } from './driver.js';
+import type { CsiDriver, Message } from './csi-driver.js';
 import { BLOCK_CAPABILITY, publish as publishAt, undoSteps } from './publication.js';
 import type { SnapshotInfo } from './snapshot-info.js';
 import { createRequest, nameOf, readRecord, type VolumeRecord, writeRecord } from './volume-record.js';

@@ -1,6 +1,6 @@
 /** Asks a driver about one snapshot. */
 import { CsiError } from '../../base/errors.js';
-import type { CsiDriver, Message } from './driver.js';
+import type { CsiDriver, Message } from './csi-driver.js';
 
 export interface SnapshotInfo {
   readonly snapshotId: string;

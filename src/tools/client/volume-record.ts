@@ -4,7 +4,7 @@
  */
 import { CsiError } from '../../base/errors.js';
 import type { RuntimeEntry } from '../../base/system/runtime-directory.js';
-import type { Message } from './driver.js';
+import type { Message } from './csi-driver.js';
 import { BLOCK_CAPABILITY, topologyRequirement } from './publication.js';
 
 export interface VolumeRecord {

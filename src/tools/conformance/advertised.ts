@@ -1,7 +1,7 @@
 /** Reads the driver's capabilities once at the start, and finds the reason why a check is skipped. */
-import { typesOf } from '../client/driver.js';
-import type { Driver } from './driver.js';
+import { typesOf } from '../client/csi-driver.js';
 import { ConformanceFailure } from './failure.js';
+import type { Driver } from './judged-driver.js';
 import type { AccessType, StringMap } from './options.js';
 import { describeRefusal } from './refusal.js';
 

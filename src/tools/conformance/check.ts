@@ -5,7 +5,7 @@
 
 import type { Random } from '../random.js';
 import type { Advertised, Need } from './advertised.js';
-import type { Driver } from './driver.js';
+import type { Driver } from './judged-driver.js';
 import type { SuiteOptions } from './options.js';
 import type { SharedVolumes } from './shared-volumes.js';
 import type { Volumes } from './volumes.js';

@@ -1,7 +1,7 @@
 /** Runs the calls that delete what a check has created: single calls on request, the rest at the end, newest first. */
 import { setTimeout as delay } from 'node:timers/promises';
 import { StatusCode } from '../../base/errors.js';
-import type { Driver } from './driver.js';
+import type { Driver } from './judged-driver.js';
 import type { Message } from './objects.js';
 import { describeRefusal, type Refusal } from './refusal.js';
 

@@ -1,9 +1,9 @@
 /** Reads whole lists, and compares lists of the same snapshots. */
 import { StatusCode } from '../../base/errors.js';
+import type { MetadataMessage, MetadataStream, MetadataStreamOptions, StreamEnd } from './bare-stream.js';
 import type { CheckContext } from './check.js';
 import { CheckSkipped, ConformanceFailure, expect } from './failure.js';
 import type { ListRequest } from './list-request.js';
-import type { MetadataMessage, MetadataStream, MetadataStreamOptions, StreamEnd } from './metadata-stream.js';
 import { coverage, describeRanges, difference, type Entry, tailFrom } from './ranges.js';
 import { describeRefusal, statusName } from './refusal.js';
 

@@ -6,7 +6,7 @@
 import { messageOf } from '../../base/errors.js';
 import { Random } from '../random.js';
 import { takePair } from './changes.js';
-import type { Driver } from './driver.js';
+import type { Driver } from './judged-driver.js';
 import type { ListRequest } from './list-request.js';
 import { allocatedOf, deltaOf } from './list-request.js';
 import type { Snapshot, Volume } from './objects.js';

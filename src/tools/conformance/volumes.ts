@@ -9,8 +9,8 @@ import { StatusCode } from '../../base/errors.js';
 import { publish, topologyRequirement, undoSteps } from '../client/publication.js';
 import type { Advertised } from './advertised.js';
 import { type Cleanup, CleanupList } from './cleanup-list.js';
-import type { Driver } from './driver.js';
 import { ConformanceFailure } from './failure.js';
+import type { Driver } from './judged-driver.js';
 import type { Message } from './objects.js';
 import {
   capabilityOf,

@@ -5,12 +5,12 @@
 
 import { rmSync } from 'node:fs';
 import { isDirectIo } from '../../../src/driver/host/block-settings.js';
+import { BLOCK, Volumes } from '../../../src/tools/bench/measured-volumes.js';
 import { PluginProcess } from '../../../src/tools/bench/plugin-process.js';
 import { makePool, requireRoot } from '../../../src/tools/bench/pool.js';
 import type { Row, Side } from '../../../src/tools/bench/row.js';
 import { run } from '../../../src/tools/bench/run.js';
 import { type Settings, type Suite, shuffledRounds } from '../../../src/tools/bench/suite.js';
-import { BLOCK, Volumes } from '../../../src/tools/bench/volumes.js';
 import { Workspace } from '../../../src/tools/bench/workspace.js';
 import { findProgram, isMissing } from '../programs.js';
 

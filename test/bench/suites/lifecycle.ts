@@ -2,15 +2,16 @@
  * Suite lifecycle: what each call of a volume's life costs, through the socket of the plugin as a process, with an
  * empty catalogue and with one of many objects, its start and its Probe.
  */
+
+import { BLOCK, Volumes } from '../../../src/tools/bench/measured-volumes.js';
 import { mountRow } from '../../../src/tools/bench/mount-row.js';
 import { operationRows } from '../../../src/tools/bench/operation-rows.js';
 import { PluginProcess } from '../../../src/tools/bench/plugin-process.js';
 import { makePool, requireRoot } from '../../../src/tools/bench/pool.js';
 import type { Curve, CurveLine, Row } from '../../../src/tools/bench/row.js';
 import type { Settings, Suite } from '../../../src/tools/bench/suite.js';
-import { BLOCK, Volumes } from '../../../src/tools/bench/volumes.js';
 import { Workspace } from '../../../src/tools/bench/workspace.js';
-import type { CsiDriver } from '../../../src/tools/client/driver.js';
+import type { CsiDriver } from '../../../src/tools/client/csi-driver.js';
 import { type CatalogueSize, fillCatalogue } from '../lifecycle/full-catalogue.js';
 import { probeRow } from '../lifecycle/probe-row.js';
 import { type StoppedPlugin, startRow } from '../lifecycle/start-row.js';

@@ -6,12 +6,12 @@
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { readAllocated, readDelta } from '../../../src/tools/bench/list-reader.js';
+import { BLOCK, type Volume, Volumes } from '../../../src/tools/bench/measured-volumes.js';
 import { PluginProcess } from '../../../src/tools/bench/plugin-process.js';
 import { makePool, type PoolKind, requireRoot } from '../../../src/tools/bench/pool.js';
 import { type Curve, type CurveLine, missingSide, type Row, type Side } from '../../../src/tools/bench/row.js';
 import { run } from '../../../src/tools/bench/run.js';
 import { type Settings, type Suite, shuffledRounds } from '../../../src/tools/bench/suite.js';
-import { BLOCK, type Volume, Volumes } from '../../../src/tools/bench/volumes.js';
 import { Workspace } from '../../../src/tools/bench/workspace.js';
 import { listsTo } from '../../support/stored-lists.js';
 import { type CompiledPeer, compilePeer } from '../peers.js';

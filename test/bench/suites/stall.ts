@@ -5,13 +5,13 @@
 
 import { rmSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
+import { BLOCK, Volumes, XFS } from '../../../src/tools/bench/measured-volumes.js';
 import { PluginProcess } from '../../../src/tools/bench/plugin-process.js';
 import { makePool, type PoolKind, requireRoot } from '../../../src/tools/bench/pool.js';
 import type { Row } from '../../../src/tools/bench/row.js';
 import { run } from '../../../src/tools/bench/run.js';
 import { median } from '../../../src/tools/bench/statistics.js';
 import { type Settings, type Suite, shuffledRounds } from '../../../src/tools/bench/suite.js';
-import { BLOCK, Volumes, XFS } from '../../../src/tools/bench/volumes.js';
 import { Workspace } from '../../../src/tools/bench/workspace.js';
 import { type Gaps, Writer } from '../stall/writer.js';
 import { allocateExtents, sizeOfExtents, writeExtents } from '../storage/fragments.js';

@@ -2,9 +2,9 @@
 import assert from 'node:assert/strict';
 import { mkdir } from 'node:fs/promises';
 import { after } from 'node:test';
+import { CHECKS } from '../../../src/tools/conformance/all-checks.js';
 import type { CheckResult } from '../../../src/tools/conformance/report.js';
 import { runSuite } from '../../../src/tools/conformance/runner.js';
-import { CHECKS } from '../../../src/tools/conformance/suite.js';
 import { suiteOptions } from '../../support/conformance-run.js';
 import { isNightly, oneOfEach } from '../../support/nightly.js';
 import { test } from '../../support/running-plugin.js';

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { renameSync } from 'node:fs';
 import type { TestContext } from 'node:test';
 import { newVolumeId, nodeKey } from '../../../src/base/csi/handles.js';
-import { inspectNode, nodeSettings, type PoolView, withoutRemoved } from '../../../src/driver/inspection/node.js';
+import { inspectNode, nodeSettings, type PoolView, withoutRemoved } from '../../../src/driver/inspection/node-view.js';
 import { differencesIn } from '../../../src/driver/inspection/orphans.js';
 import { runCommand } from '../../support/command.js';
 import { specOf } from '../../support/contents.js';

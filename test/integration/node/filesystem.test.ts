@@ -20,6 +20,7 @@ import {
 import { after, test as plainTest } from 'node:test';
 import { readMountInfo } from '../../../src/base/system/mountinfo.js';
 import { giveIdentity } from '../../../src/driver/host/btrfs-identity.js';
+import { canGrowMounted, growUnmountedExt4 } from '../../../src/driver/host/file-system-growth.js';
 import { FILE_SYSTEMS, type FileSystem, MINIMUM_BYTES } from '../../../src/driver/host/file-systems.js';
 import {
   checkFileSystem,
@@ -30,7 +31,6 @@ import {
   probe,
   publishedOptions,
 } from '../../../src/driver/host/filesystem.js';
-import { canGrowMounted, growUnmountedExt4 } from '../../../src/driver/host/growth.js';
 import { attributesOf } from '../../../src/driver/host/layers.js';
 import { unaskedInForce } from '../../../src/driver/host/mounted-file-system.js';
 import { btrfsIdentity, isGrowable } from '../../../src/driver/host/superblock.js';

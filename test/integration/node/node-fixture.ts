@@ -13,8 +13,8 @@ import { ReflinkBackend } from '../../../src/driver/backends/reflink/reflink-bac
 import { type OpenCatalogue, openCatalogue } from '../../../src/driver/catalogue/catalogue-client.js';
 import type { VolumeRecord } from '../../../src/driver/catalogue/records.js';
 import { NativePool } from '../../../src/driver/native/pool.js';
-import type { NodeConfig, NodeDependencies } from '../../../src/driver/node/dependencies.js';
-import { createNodeService } from '../../../src/driver/node/node.js';
+import type { NodeConfig, NodeDependencies } from '../../../src/driver/node/node-dependencies.js';
+import { createNodeService } from '../../../src/driver/node/node-service.js';
 import { OperationLocks } from '../../../src/driver/volumes/operation-locks.js';
 import { callContext } from '../../support/call-context.js';
 import { type Message, mountCapability } from '../../support/csi-client.js';

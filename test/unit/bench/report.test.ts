@@ -9,7 +9,7 @@ import { formatHtml } from '../../../src/tools/bench/report/html.js';
 import { formatMarkdown } from '../../../src/tools/bench/report/markdown.js';
 import { formatText } from '../../../src/tools/bench/report/text.js';
 import { missedBy, verdict } from '../../../src/tools/bench/row.js';
-import { type RunOptions, runSuites } from '../../../src/tools/bench/runner.js';
+import { type RunOptions, runSuites } from '../../../src/tools/bench/run-suites.js';
 import { SPEED_TABLE } from '../../bench/targets.js';
 import { fullReport, report, row, targetRow } from '../../support/bench-report.js';
 

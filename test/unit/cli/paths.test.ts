@@ -5,7 +5,7 @@ import { resolve } from 'node:path';
 import { test } from 'node:test';
 import { Command } from 'commander';
 import { run } from '../../../src/base/process/exec.js';
-import { nodeSettings } from '../../../src/driver/inspection/node.js';
+import { nodeSettings } from '../../../src/driver/inspection/node-view.js';
 import { runProgram } from '../../../src/tools/nbd/program.js';
 import { refused } from '../../support/refusal.js';
 

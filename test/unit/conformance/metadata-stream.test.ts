@@ -7,7 +7,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { framed } from '../../../src/base/csi/grpc-wire.js';
 import { clientServices } from '../../../src/base/csi/proto.js';
 import { StatusCode } from '../../../src/base/errors.js';
-import { MetadataStream } from '../../../src/tools/conformance/metadata-stream.js';
+import { MetadataStream } from '../../../src/tools/conformance/bare-stream.js';
 import type { Message } from '../../support/csi-client.js';
 import { temporaryDirectory } from '../../support/temporary.js';
 

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { beforeEach, type TestContext, test } from 'node:test';
 import type { ResponseOf } from '../../../src/base/csi/service.js';
 import { CsiError } from '../../../src/base/errors.js';
-import type { ControllerDependencies } from '../../../src/driver/controller/dependencies.js';
+import type { ControllerDependencies } from '../../../src/driver/controller/controller-dependencies.js';
 import { getVolume, listVolumes } from '../../../src/driver/controller/lists.js';
 import { storageConditionOf } from '../../../src/driver/health/controller-health.js';
 import { PoolProbe } from '../../../src/driver/health/storage-observations.js';

@@ -1,5 +1,5 @@
 /** What the handlers of the controller need, with managers on pools in memory. */
-import type { ControllerDependencies } from '../../../src/driver/controller/dependencies.js';
+import type { ControllerDependencies } from '../../../src/driver/controller/controller-dependencies.js';
 import { VolumeManager } from '../../../src/driver/volumes/volume-manager.js';
 import type { Managers } from '../volumes/manager-fixture.js';
 

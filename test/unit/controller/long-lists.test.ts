@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
 import { type ResponseOf, ResponseParts } from '../../../src/base/csi/service.js';
-import type { ControllerDependencies } from '../../../src/driver/controller/dependencies.js';
+import type { ControllerDependencies } from '../../../src/driver/controller/controller-dependencies.js';
 import { listSnapshots, listVolumes } from '../../../src/driver/controller/lists.js';
 import { noContext, received } from '../../support/received-request.js';
 import { snapshotRecord, volumeRecord } from '../../support/records.js';

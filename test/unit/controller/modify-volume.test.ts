@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { beforeEach, test } from 'node:test';
 import { CsiError } from '../../../src/base/errors.js';
 import type { VolumeRecord } from '../../../src/driver/catalogue/records.js';
-import type { ControllerDependencies } from '../../../src/driver/controller/dependencies.js';
+import type { ControllerDependencies } from '../../../src/driver/controller/controller-dependencies.js';
 import { modifyVolume } from '../../../src/driver/controller/modify-volume.js';
 import { callContext } from '../../support/call-context.js';
 import { received } from '../../support/received-request.js';

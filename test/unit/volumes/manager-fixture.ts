@@ -11,8 +11,8 @@ import {
   openCatalogue,
 } from '../../../src/driver/catalogue/catalogue-client.js';
 import type { SnapshotRecord, VolumeRecord } from '../../../src/driver/catalogue/records.js';
-import type { ManagerDependencies } from '../../../src/driver/volumes/dependencies.js';
 import { GroupManager } from '../../../src/driver/volumes/group-manager.js';
+import type { ManagerDependencies } from '../../../src/driver/volumes/manager-dependencies.js';
 import { OperationLocks } from '../../../src/driver/volumes/operation-locks.js';
 import { RetainedBases } from '../../../src/driver/volumes/retained-bases.js';
 import type { RetainedBaseLimits } from '../../../src/driver/volumes/retention.js';

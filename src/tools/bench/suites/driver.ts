@@ -8,10 +8,10 @@ import { Coverage } from '../coverage.js';
 import { driverCurves } from '../curves.js';
 import { readAllocated, readDelta } from '../list-reader.js';
 import { measuredDriver } from '../measured-driver.js';
+import { BLOCK } from '../measured-volumes.js';
 import type { Curve, Row, Side } from '../row.js';
 import { spread } from '../statistics.js';
 import { type Settings, type Suite, shuffledRounds } from '../suite.js';
-import { BLOCK } from '../volumes.js';
 
 const MIB = 2 ** 20;
 const GIB = 2 ** 30;

@@ -6,9 +6,9 @@ import { CsiConnection } from '../../client/connection.js';
 import { BLOCK_BYTES, BlockWriter } from '../block-writer.js';
 import { type Reading, readAllocated } from '../list-reader.js';
 import { measuredDriver } from '../measured-driver.js';
+import { BLOCK } from '../measured-volumes.js';
 import type { Curve, Row, Side } from '../row.js';
 import { type Settings, type Suite, shuffledRounds } from '../suite.js';
-import { BLOCK } from '../volumes.js';
 
 const MIB = 2 ** 20;
 const SIZES = { full: { bytes: 2048 * MIB }, tiny: { bytes: 16 * MIB } } as const;

@@ -1,8 +1,8 @@
 /** Controller checks of snapshots: idempotent creation, required fields, listing, deletion. */
 import { StatusCode } from '../../../base/errors.js';
 import { type CheckContext, checksOf } from '../check.js';
-import { expectRefusal } from '../driver.js';
 import { expect } from '../failure.js';
+import { expectRefusal } from '../judged-driver.js';
 import type { Message } from '../objects.js';
 
 const NEEDS = ['snapshots', 'volumes'] as const;

@@ -2,8 +2,8 @@
 import { lstat } from 'node:fs/promises';
 import { errorCode, StatusCode } from '../../../base/errors.js';
 import { type CheckContext, checksOf } from '../check.js';
-import { expectRefusal } from '../driver.js';
 import { expect } from '../failure.js';
+import { expectRefusal } from '../judged-driver.js';
 import type { Message } from '../objects.js';
 import { volumeSizeOf } from '../options.js';
 

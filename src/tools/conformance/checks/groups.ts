@@ -1,8 +1,8 @@
 /** Checks of group snapshots: members, idempotence, refusals, deletion. */
 import { StatusCode } from '../../../base/errors.js';
 import { type CheckContext, checksOf } from '../check.js';
-import { expectRefusal, type Outcome } from '../driver.js';
 import { CheckSkipped, ConformanceFailure, expect } from '../failure.js';
+import { expectRefusal, type Outcome } from '../judged-driver.js';
 import type { Message } from '../objects.js';
 import { type Group, groupOf, groupRequest, type Snapshot, type Volume } from '../objects.js';
 import { describeRefusal } from '../refusal.js';

@@ -1,8 +1,8 @@
 /** Identity checks, and whether the advertised capabilities are consistent. */
 import { StatusCode } from '../../../base/errors.js';
 import { type CheckContext, checksOf } from '../check.js';
-import { expectRefusal } from '../driver.js';
 import { ConformanceFailure, expect } from '../failure.js';
+import { expectRefusal } from '../judged-driver.js';
 import { readToEnd } from '../lists.js';
 import { describeRefusal } from '../refusal.js';
 

@@ -1,6 +1,7 @@
 /** Streams that end early: cancelled by the client, or at their deadline. */
 import { setTimeout as delay } from 'node:timers/promises';
 import { StatusCode } from '../../../base/errors.js';
+import type { MetadataStream } from '../bare-stream.js';
 import { writeComb } from '../block-content.js';
 import { type CheckContext, checksOf, OF_LISTS } from '../check.js';
 import { CheckSkipped, ConformanceFailure, expect } from '../failure.js';
@@ -14,7 +15,6 @@ import {
   readList,
   withList,
 } from '../lists.js';
-import type { MetadataStream } from '../metadata-stream.js';
 import { coverage, difference, totalBytes } from '../ranges.js';
 import { describeRefusal } from '../refusal.js';
 

@@ -1,13 +1,13 @@
 /** Lists during other activity: concurrent streams, slow readers, snapshots created and deleted. */
 import { setTimeout as delay } from 'node:timers/promises';
 import { StatusCode } from '../../../base/errors.js';
+import type { MetadataStream } from '../bare-stream.js';
 import { readImage } from '../block-content.js';
 import { takePair } from '../changes.js';
 import { type CheckContext, checksOf, OF_LISTS } from '../check.js';
 import { expect } from '../failure.js';
 import { allocatedOf, deltaOf } from '../list-request.js';
 import { expectSameBytesListed, expectWhole, NARROW_BYTES, readAround, readList, withList } from '../lists.js';
-import type { MetadataStream } from '../metadata-stream.js';
 import type { Entry } from '../ranges.js';
 import { describeRefusal } from '../refusal.js';
 

@@ -13,7 +13,7 @@ import {
 import type { RequestOf } from '../../base/csi/service.js';
 import type { VolumeCapability } from '../../base/csi/volume-capability.js';
 import { readyVolume } from '../volumes/ready-volume.js';
-import type { Handler } from './dependencies.js';
+import type { Handler } from './controller-dependencies.js';
 import { assertServed } from './requests.js';
 
 export const expandVolume: Handler<'ControllerExpandVolume'> = async (deps, request, context) => {

@@ -3,8 +3,8 @@
 import { parseSecrets, requireString } from '../../base/csi/fields.js';
 import { CsiError } from '../../base/errors.js';
 import { readyVolume } from '../volumes/ready-volume.js';
-import type { Handler } from './dependencies.js';
-import { snapshotMessage } from './messages.js';
+import type { Handler } from './controller-dependencies.js';
+import { snapshotMessage } from './record-messages.js';
 import { parseCreateSnapshot, topologyProblem } from './requests.js';
 
 export const createSnapshot: Handler<'CreateSnapshot'> = async (deps, request, context) => {

@@ -5,7 +5,7 @@
 import { mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { CsiDriver, Message } from '../client/driver.js';
+import type { CsiDriver, Message } from '../client/csi-driver.js';
 import { BLOCK_CAPABILITY, publish, topologyRequirement, undoSteps, type VolumeUse } from '../client/publication.js';
 import type { Settings } from './suite.js';
 import type { Workspace } from './workspace.js';

@@ -22,7 +22,7 @@ import { assertContextOf } from '../csi/orchestrator-keys.js';
 import { SerialQueue } from '../serial-queue.js';
 import { volumeKey } from '../volumes/operation-locks.js';
 import { readyVolume } from '../volumes/ready-volume.js';
-import type { ControllerDependencies, Handler } from './dependencies.js';
+import type { ControllerDependencies, Handler } from './controller-dependencies.js';
 import { assertServed } from './requests.js';
 
 /** CSI's limit for node_id. */

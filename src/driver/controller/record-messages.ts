@@ -5,7 +5,7 @@ import type { ResponseOf } from '../../base/csi/service.js';
 import { nodeSegment, type TopologyConfig } from '../../base/csi/topology.js';
 import type { ControllerPublicationRecord, SnapshotRecord, VolumeRecord } from '../catalogue/records.js';
 import { NS_PER_SECOND, type Snapshot, type Timestamp, type Volume } from '../csi/messages.js';
-import type { ControllerDependencies } from './dependencies.js';
+import type { ControllerDependencies } from './controller-dependencies.js';
 
 export function volumeMessage({ config }: Pick<ControllerDependencies, 'config'>, volume: VolumeRecord): Volume {
   return {

@@ -16,9 +16,9 @@ import type {
   SnapshotRecord,
   SnapshotState,
 } from './records.js';
-import { insertRetainedBase } from './retained-bases.js';
+import { insertRetainedBase } from './retained-base-calls.js';
 import * as rows from './rows.js';
-import { dropOrphanedLineage, WHOLE_LIST } from './volumes.js';
+import { dropOrphanedLineage, WHOLE_LIST } from './volume-calls.js';
 
 export function snapshotCalls(database: SqliteConnection) {
   return {
