@@ -62,8 +62,8 @@ export class OpenPool {
   readonly rules: ListRules;
   readonly #monitor: PoolMonitor;
   readonly #deps: OpenPoolDependencies;
-  /** Ids of the objects of an interrupted creation that `open` has undone. */
-  #undone: readonly string[] = [];
+  /** Ids of the objects of an interrupted creation that `open` has undone, until `sweep` returns them. */
+  #undone: string[] = [];
 
   private constructor(
     deps: OpenPoolDependencies,
@@ -166,7 +166,7 @@ export class OpenPool {
   /** Removes unfinished files, and returns their names and the ids of the objects that the start has undone. */
   async sweep(): Promise<string[]> {
     const { bookmarks, lists } = this;
-    return [...this.#undone, ...(await bookmarks.sweep()), ...(await lists.lists.sweep())];
+    return [...this.#undone.splice(0), ...(await bookmarks.sweep()), ...(await lists.lists.sweep())];
   }
 
   /**

@@ -78,30 +78,34 @@ export class ThinBackend implements Backend {
   }
 
   async start(expected: 'any' | 'existing' = 'any', claim?: (uuid: string) => Promise<unknown>): Promise<string[]> {
-    if (this.#opened !== null) return [];
-    const { pool, directory, dataBlockBytes, onEvent } = this.options;
+    const opened = this.#opened ?? (await this.#openPool(expected));
+    await claim?.((await opened.ledger.pool()).uuid);
+    return sweepAtStart(this.pool, this.options.onEvent, () => opened.sweep());
+  }
+
+  async #openPool(expected: 'any' | 'existing'): Promise<OpenPool> {
+    const { directory, dataBlockBytes } = this.options;
     await this.#checkNode(START_CHECK_TIMEOUT_MS);
     const file = join(directory, 'pool.sqlite');
     if (expected === 'existing') await this.#assertExists(file);
     await this.native.run('makeDirectory', { path: directory });
     await claimDirectory(this.native, this.options);
-    const ledger = await this.openPoolLedger(file, onEvent);
+    const ledger = await this.openPoolLedger(file, this.options.onEvent);
     try {
       await ledger.makePool(dataBlockBytes);
       if (expected === 'existing' && (await ledger.pool()).state !== 'ready') {
         throw this.#gone('its ledger is new');
       }
-      const { freezing = DEFAULT_FREEZING } = this.options;
+      const { pool, onEvent, freezing = DEFAULT_FREEZING } = this.options;
       const parts = { native: this.native, ledger, devices: this.#devices, freezing };
       const features = this.options;
-      this.#opened = await OpenPool.open({ ...parts, pool, directory, features, onEvent });
+      const opened = await OpenPool.open({ ...parts, pool, directory, features, onEvent });
+      this.#opened = opened;
+      return opened;
     } catch (thrown) {
       await ledger.close();
       throw thrown;
     }
-    const opened = this.#opened;
-    await claim?.((await ledger.pool()).uuid);
-    return sweepAtStart(pool, onEvent, () => opened.sweep());
   }
 
   async stop(): Promise<void> {
