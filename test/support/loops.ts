@@ -2,7 +2,6 @@
 import { execFileSync } from 'node:child_process';
 import { closeSync, openSync, readFileSync, truncateSync, writeFileSync } from 'node:fs';
 import { basename } from 'node:path';
-import { isDeepStrictEqual } from 'node:util';
 import { insteadOf } from '../../src/base/errors.js';
 import { toSystemError } from '../../src/base/system/native-result.js';
 import { loadAddon } from '../../src/driver/native/addon.js';
@@ -59,14 +58,23 @@ export function fileBelow(device: string): ReturnType<typeof fileBelowLoop> | nu
   }
 }
 
+/** The path that sysfs shows of the device's file, which needs no answer of its file system; null if the device is not attached. */
+export function backingOf(device: string): string | null {
+  try {
+    return readFileSync(`/sys/block/${basename(device)}/loop/backing_file`, 'utf8').trim();
+  } catch (thrown) {
+    return insteadOf(['ENOENT', 'ENXIO', 'ENODEV'], null)(thrown);
+  }
+}
+
 /**
  * As detachLoop, and waits until the device is gone. Whoever looks at all loop devices, another suite too, may have this one open
  * at the moment, and then it goes when that ends.
  */
 export async function detachLoopForSure(device: string): Promise<void> {
-  const file = fileBelow(device);
+  const file = backingOf(device);
   detachLoop(device);
-  await eventually(`${device} is detached`, () => file === null || !isDeepStrictEqual(fileBelow(device), file));
+  await eventually(`${device} is detached`, () => file === null || backingOf(device) !== file);
 }
 
 /**

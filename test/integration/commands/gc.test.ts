@@ -1,22 +1,13 @@
 /** `blockdelta gc`: exactly the provable orphans go, whatever else is there. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import {
-  closeSync,
-  existsSync,
-  mkdirSync,
-  openSync,
-  readFileSync,
-  rmdirSync,
-  unlinkSync,
-  writeFileSync,
-} from 'node:fs';
-import { basename, join } from 'node:path';
+import { closeSync, existsSync, mkdirSync, openSync, rmdirSync, unlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 import { newVolumeId, nodeKey } from '../../../src/base/csi/handles.js';
 import { runCommand } from '../../support/command.js';
 import { specOf } from '../../support/contents.js';
-import { attachAsPlugin, detachLoop, loopsOf, sparseFile } from '../../support/loops.js';
+import { attachAsPlugin, backingOf, detachLoop, loopsOf, sparseFile } from '../../support/loops.js';
 import { type HeldVolume, MIB } from '../../support/orchestrator.js';
 import { runPlugin, test } from '../../support/running-plugin.js';
 
@@ -40,12 +31,6 @@ const volumePath = (id: string): string => running.poolPath('main', 'volumes', i
 const anId = (): string => newVolumeId(nodeKey('test-node'));
 
 const makeFile = (path: string): string => sparseFile(path, 8 * MIB);
-
-/** What a loop device is attached to; null: nothing. */
-function backingOf(device: string): string | null {
-  const file = `/sys/block/${basename(device)}/loop/backing_file`;
-  return existsSync(file) ? readFileSync(file, 'utf8').trim() : null;
-}
 
 /** A loop device of a file that was removed, at that path. */
 function removedLoop(path: string): string {

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { closeSync, existsSync, mkdirSync, openSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { basename, dirname } from 'node:path';
+import { dirname } from 'node:path';
 import { after } from 'node:test';
 import { newVolumeId } from '../../../src/base/csi/handles.js';
 import { CsiError } from '../../../src/base/errors.js';
@@ -10,7 +10,7 @@ import type { VolumeRecord } from '../../../src/driver/catalogue/records.js';
 import { describeHolders } from '../../../src/driver/host/device-holders.js';
 import { blockCapability, type Message, mountCapability } from '../../support/csi-client.js';
 import { LO_NAME_LENGTH } from '../../support/ioctls.js';
-import { attachLoop, detachLoop, detachLoopForSure, fileBelow } from '../../support/loops.js';
+import { attachLoop, backingOf, detachLoop, detachLoopForSure, fileBelow } from '../../support/loops.js';
 import { namesHolder, refused } from '../../support/refusal.js';
 import { test } from '../../support/running-plugin.js';
 import { useNode, XFS_SIZE } from './node-fixture.js';
@@ -164,12 +164,6 @@ function leaveLoop(device: string, shown = '/'): string {
 /** Whether the loop device is still what leaveLoop made. Its number may be another test's by now, which leaves loops as well. */
 function isLeft(loop: string): boolean {
   return fileBelow(loop)?.name.startsWith(node.workspace.path('volumeDevices').slice(0, LO_NAME_LENGTH)) === true;
-}
-
-/** What the kernel says that the loop device is attached to; null: nothing. */
-function backingOf(loop: string): string | null {
-  const file = `/sys/block/${basename(loop)}/loop/backing_file`;
-  return existsSync(file) ? readFileSync(file, 'utf8').trim() : null;
 }
 
 test("a bound node of a raw volume and the kubelet's loop device on it are named, with the steps that release them", async () => {
