@@ -9,12 +9,13 @@
  */
 import assert from 'node:assert/strict';
 import { existsSync, readdirSync } from 'node:fs';
-import { basename, dirname, join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
-import { killChildren, procText } from '../support/child-processes.js';
+import { killChildren } from '../support/child-processes.js';
 import { type Contents, emptyContents, specOf, type VolumeKind, writeDurably } from '../support/contents.js';
 import { CsiClient } from '../support/csi-client.js';
+import { backingOf } from '../support/loops.js';
 import { type HeldVolume, Orchestrator, type VolumeSpec } from '../support/orchestrator.js';
 import { Plugin, type PluginOptions } from '../support/plugin.js';
 import { logLines, startReport } from '../support/plugin-log.js';
@@ -286,7 +287,9 @@ export class Scene {
   /** What an operation must leave as it was: devices, mounts, files of the pool and of the state. */
   held(): Record<string, string[]> {
     return {
-      loops: loopsBelow(this.workspace.directory).map(backingFile).sort(),
+      loops: loopsBelow(this.workspace.directory)
+        .map((device) => backingOf(device) ?? '')
+        .sort(),
       mounts: mountsBelow(this.workspace.directory),
       // Made when they are needed first.
       pool: filesBelow(this.poolPath).filter((name) => name !== 'lists' && name !== 'bases'),
@@ -314,11 +317,6 @@ function rootsOf(workspace: Workspace, stateName: string, pool: string): Roots {
 /** The mount point of a pool in that state directory. */
 function embeddedPool(workspace: Workspace, state: string): string {
   return workspace.path(state, 'pools', 'default', 'mount');
-}
-
-/** Of a loop device. */
-function backingFile(device: string): string {
-  return procText(`/sys/block/${basename(device)}/loop/backing_file`).trim();
 }
 
 const writeAgain = ({ targetPath }: HeldVolume): Promise<void> =>

@@ -58,7 +58,11 @@ export function fileBelow(device: string): ReturnType<typeof fileBelowLoop> | nu
   }
 }
 
-/** The path that sysfs shows of the device's file, which needs no answer of its file system; null if the device is not attached. */
+/**
+ * The path that sysfs shows of the device's file, which needs no answer of its file system; null if the device is not attached.
+ *
+ * @param device its path or its name
+ */
 export function backingOf(device: string): string | null {
   try {
     return readFileSync(`/sys/block/${basename(device)}/loop/backing_file`, 'utf8').trim();

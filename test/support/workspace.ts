@@ -4,13 +4,12 @@
  * goes away also after a failure or a kill -9 of the plugin.
  */
 import { execFileSync, spawnSync } from 'node:child_process';
-import { closeSync, mkdtempSync, openSync, readdirSync, readFileSync, realpathSync, rmSync, statSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { packagePath } from '../../src/base/package-root.js';
 import { loadAddon } from '../../src/driver/native/addon.js';
-import { fileBelowLoop } from './ioctls.js';
-import { detachLoop, sparseFile } from './loops.js';
+import { backingOf, detachLoop, fileBelow, sparseFile } from './loops.js';
 
 /** Why root-only tests cannot run here; undefined if they can. For node:test's `skip`. */
 export const skipUnlessRoot: string | false =
@@ -126,12 +125,8 @@ export function loopsBelow(directory: string): string[] {
 function attachedLoops(): Map<string, string> {
   const found = new Map<string, string>();
   for (const name of readdirSync('/sys/block').filter((each) => each.startsWith('loop'))) {
-    try {
-      const file = readFileSync(`/sys/block/${name}/loop/backing_file`, 'utf8');
-      found.set(`/dev/${name}`, file);
-    } catch {
-      // It has none.
-    }
+    const file = backingOf(name);
+    if (file !== null) found.set(`/dev/${name}`, file);
   }
   return found;
 }
@@ -148,7 +143,7 @@ function loopsOfFilesIn(directory: string): string[] {
   );
   const { dev } = statSync(directory, { bigint: true });
   return [...attachedLoops().keys()].filter((device) => {
-    const below = fileBelow(device);
+    const below = knownFileBelow(device);
     return below?.dev === dev && files.has(below.ino);
   });
 }
@@ -159,7 +154,7 @@ function loopsOfFilesIn(directory: string): string[] {
  */
 function withThoseOn(devices: readonly string[]): string[] {
   if (devices.length === 0) return [];
-  const files = [...attachedLoops().keys()].map((device) => ({ device, below: fileBelow(device) }));
+  const files = [...attachedLoops().keys()].map((device) => ({ device, below: knownFileBelow(device) }));
   const found = [...devices];
   // Grows meanwhile.
   for (const lower of found) {
@@ -170,14 +165,10 @@ function withThoseOn(devices: readonly string[]): string[] {
   return found.reverse();
 }
 
-function fileBelow(device: string): { dev: bigint; ino: bigint } | null {
+/** Null also for a device that cannot tell, such as one on a file system that has shut down. */
+function knownFileBelow(device: string): ReturnType<typeof fileBelow> {
   try {
-    const fd = openSync(device, 'r');
-    try {
-      return fileBelowLoop(fd);
-    } finally {
-      closeSync(fd);
-    }
+    return fileBelow(device);
   } catch {
     return null;
   }
