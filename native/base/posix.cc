@@ -4,10 +4,22 @@
 
 namespace blockdelta {
 
+namespace {
+
+// More than any lease of this program lasts, even if its thread waits for a processor.
+constexpr unsigned kLeaseWaitMs = 5000;
+
+}  // namespace
+
 Result<UniqueFd> OpenPath(const std::string& path, int flags, mode_t mode) {
-  const int fd = RetryInterrupted([&] { return open(path.c_str(), flags | O_CLOEXEC, mode); });
-  if (fd == -1) return Status::Errno(errno, "open", path);
-  return UniqueFd(fd);
+  for (unsigned waited_ms = 0;; waited_ms++) {
+    const int fd = RetryInterrupted([&] { return open(path.c_str(), flags | O_CLOEXEC, mode); });
+    if (fd != -1) return UniqueFd(fd);
+    if (errno != EWOULDBLOCK || waited_ms == kLeaseWaitMs) {
+      return Status::Errno(errno, "open", path);
+    }
+    SleepMs(1);
+  }
 }
 
 Result<struct stat> StatFd(int fd, const std::string& path) {

@@ -26,6 +26,8 @@ auto RetryInterrupted(Call call) -> decltype(call()) {
   }
 }
 
+// Waits for the end of a lease on the file (fcntl(2), F_SETLEASE) with O_NONBLOCK too: loop_info.cc
+// takes one for a moment.
 Result<UniqueFd> OpenPath(const std::string& path, int flags, mode_t mode = 0);
 
 // `argument` is a pointer or, for ioctls that take it by value, an unsigned long. `name` and `path`

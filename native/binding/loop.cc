@@ -46,19 +46,34 @@ struct FoundLoop {
   std::optional<LoopDevice> device;
 };
 
+// The regular file, open for reading; an invalid descriptor if it is not there any more.
+UniqueFd OpenSame(const std::string& path, const FileIdentity& identity) {
+  Result<UniqueFd> fd = OpenPath(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+  if (!fd.ok()) return UniqueFd();
+  Result<struct stat> state = StatFd(fd->get(), path);
+  if (!state.ok() || !(FileIdentity{state->st_dev, state->st_ino} == identity)) return UniqueFd();
+  return std::move(*fd);
+}
+
+std::optional<uint32_t> HintIn(Fields* request) {
+  if (request->IsNull("hint")) return std::nullopt;
+  return static_cast<uint32_t>(request->Integer("hint", UINT32_MAX));
+}
+
 // Both fields are empty if there is no such file.
-Result<FoundLoop> FindByPath(const std::string& path) {
+Result<FoundLoop> FindByPath(const std::string& path, std::optional<uint32_t> hint) {
   Result<struct stat> state = StatPath(path);
   if (state.status().IsErrno(ENOENT) || state.status().IsErrno(ENOTDIR)) return FoundLoop();
   RETURN_IF_ERROR(state);
-  const FileIdentity file = {state->st_dev, state->st_ino};
-  Result<std::optional<LoopDevice>> device = FindLoop(file, path);
+  const FileIdentity identity = {state->st_dev, state->st_ino};
+  UniqueFd fd = S_ISREG(state->st_mode) ? OpenSame(path, identity) : UniqueFd();
+  Result<std::optional<LoopDevice>> device = FindLoop({identity, path, fd.get(), hint});
   RETURN_IF_ERROR(device);
-  return FoundLoop{file.device, *device};
+  return FoundLoop{identity.device, *device};
 }
 
 Status RefuseDiscards(const std::string& path) {
-  Result<FoundLoop> found = FindByPath(path);
+  Result<FoundLoop> found = FindByPath(path, std::nullopt);
   RETURN_IF_ERROR(found);
   if (!found->device.has_value()) return Status::Errno(ENXIO, "refuseDiscards", path);
   return RefuseLoopDiscards(found->device->number);
@@ -78,8 +93,9 @@ Napi::Value LoopAttachBinding(Fields* request) {
 
 Napi::Value LoopFindBinding(Fields* request) {
   const std::string path = request->Path("backingPath");
+  const std::optional<uint32_t> hint = HintIn(request);
   return Answer(
-      request, [&] { return FindByPath(path); },
+      request, [&] { return FindByPath(path, hint); },
       [](Napi::Object* answer, const FoundLoop& found) {
         answer->Set("device", ToValue(answer->Env(), found.device));
         answer->Set("fileDevice", ToValue(answer->Env(), found.file_device));
@@ -90,7 +106,8 @@ Napi::Value LoopListBinding(Fields* request) { return AnswerValue(request, "devi
 
 Napi::Value LoopDetachBinding(Fields* request) {
   const std::string path = request->Path("backingPath");
-  return AnswerValue(request, "detached", [&] { return DetachLoop(path); });
+  const std::optional<uint32_t> hint = HintIn(request);
+  return AnswerValue(request, "detached", [&] { return DetachLoop(path, hint); });
 }
 
 Napi::Value LoopDetachUnmountedBinding(Fields* request) {

@@ -30,11 +30,10 @@ Result<struct stat> StatRegular(int fd, const std::string& path) {
 
 // The device the file is already attached to. A device marked for detaching at its last close (by a
 // detach that was killed) is unmarked.
-Result<std::optional<LoopDevice>> FindAttached(const FileIdentity& backing,
-                                               const std::string& path) {
-  Result<std::optional<LoopDevice>> found = FindLoop(backing, path);
+Result<std::optional<LoopDevice>> FindAttached(const BackingFile& file) {
+  Result<std::optional<LoopDevice>> found = FindLoop(file);
   if (!found.ok() || !found->has_value()) return found;
-  Result<bool> kept = CancelAutoclear((*found)->number, backing);
+  Result<bool> kept = CancelAutoclear((*found)->number, file.identity);
   RETURN_IF_ERROR(kept);
   if (!*kept) return std::optional<LoopDevice>();
   return found;
@@ -143,16 +142,20 @@ Result<AttachedLoop> AttachLoop(const std::string& backing_path, bool read_only,
                                 const std::string& label) {
   Result<FileLock> lock = FileLock::Acquire(backing_path);
   RETURN_IF_ERROR(lock);
+  Result<struct stat> state = StatRegular(lock->fd(), backing_path);
+  RETURN_IF_ERROR(state);
+  const FileIdentity identity = {state->st_dev, state->st_ino};
+  Result<std::optional<LoopDevice>> found = FindAttached({identity, backing_path, lock->fd()});
+  RETURN_IF_ERROR(found);
+  if (found->has_value()) return Reused(std::move(**found), backing_path, read_only, lock->fd());
+  // Opened after the search, which relies on the lock's descriptor being the only one.
   Result<UniqueFd> backing =
       OpenPath(backing_path, (read_only ? O_RDONLY : O_RDWR) | O_NOFOLLOW | O_NONBLOCK);
   RETURN_IF_ERROR(backing);
-  Result<struct stat> state = StatRegular(backing->get(), backing_path);
+  state = StatRegular(backing->get(), backing_path);
   RETURN_IF_ERROR(state);
-  Result<std::optional<LoopDevice>> found =
-      FindAttached({state->st_dev, state->st_ino}, backing_path);
-  RETURN_IF_ERROR(found);
-  if (found->has_value()) {
-    return Reused(std::move(**found), backing_path, read_only, backing->get());
+  if (!(FileIdentity{state->st_dev, state->st_ino} == identity)) {
+    return Status::Errno(ESTALE, "loopAttach", backing_path, "another file has taken its place");
   }
   return AttachNew(backing->get(), *state, read_only, label);
 }

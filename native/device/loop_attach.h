@@ -23,7 +23,9 @@ Result<AttachedLoop> AttachLoop(const std::string& backing_path, bool read_only,
 
 // Detaches every device of the file and waits until they are detached. False if nothing was
 // attached or no file exists. EBUSY if a device is mounted or open elsewhere; it stays attached.
-Result<bool> DetachLoop(const std::string& backing_path);
+// `hint` as in BackingFile.
+Result<bool> DetachLoop(const std::string& backing_path,
+                        std::optional<uint32_t> hint = std::nullopt);
 
 // Detaches the loop devices whose backing file is a bound node of the block device and is not
 // mounted anywhere any more, so that no path leads to it. Leaves devices that are mounted or open

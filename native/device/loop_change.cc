@@ -50,7 +50,7 @@ Result<std::optional<LoopDevice>> ResizeLoop(const std::string& backing_path) {
   Result<struct stat> state = StatFd(lock->fd(), backing_path);
   RETURN_IF_ERROR(state);
   const FileIdentity backing = {state->st_dev, state->st_ino};
-  Result<std::optional<LoopDevice>> found = FindLoop(backing, backing_path);
+  Result<std::optional<LoopDevice>> found = FindLoop({backing, backing_path});
   if (!found.ok() || !found->has_value()) return found;
   const std::string& path = (*found)->path;
   Result<UniqueFd> fd = OpenLoop((*found)->number, O_RDONLY);

@@ -117,16 +117,18 @@ Result<bool> DetachOne(const LoopDevice& device, const FileIdentity& backing,
 
 }  // namespace
 
-Result<bool> DetachLoop(const std::string& backing_path) {
+Result<bool> DetachLoop(const std::string& backing_path, std::optional<uint32_t> hint) {
   Result<FileLock> lock = FileLock::Acquire(backing_path);
   if (lock.status().IsErrno(ENOENT)) return false;
   RETURN_IF_ERROR(lock);
   Result<struct stat> state = StatFd(lock->fd(), backing_path);
   RETURN_IF_ERROR(state);
   const FileIdentity backing = {state->st_dev, state->st_ino};
+  const bool regular = S_ISREG(state->st_mode);
   bool detached = false;
   for (int i = 0; i < kMaxDevices; i++) {
-    Result<std::optional<LoopDevice>> found = FindLoop(backing, backing_path);
+    Result<std::optional<LoopDevice>> found =
+        FindLoop({backing, backing_path, regular ? lock->fd() : -1, hint});
     RETURN_IF_ERROR(found);
     if (!found->has_value()) return detached;
     Result<bool> gone = DetachOne(**found, backing);

@@ -1,9 +1,11 @@
 #include "native/device/loop_info.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <linux/fs.h>
 #include <linux/magic.h>
 #include <linux/major.h>
+#include <signal.h>
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -98,6 +100,19 @@ bool IsNamedAs(uint32_t number, const FileIdentity& backing) {
   struct stat state = {};
   return path.has_value() && stat(path->c_str(), &state) == 0 &&
          FileIdentity{state.st_dev, state.st_ino} == backing;
+}
+
+// Whether the kernel proves that nobody else has the regular file open: it is then attached to no
+// loop device, because a loop device keeps its file open. The kernel grants a write lease only if
+// there is no other open file description (fcntl(2)), and needs no look at any device for that.
+// False proves nothing. The lease ends at once; who opens the file meanwhile waits that long
+// (OpenPath does so for O_NONBLOCK).
+bool HasNoOtherOpener(int fd) {
+  // The signal of a broken lease is SIGIO by default, which would end the process. SIGURG has no
+  // effect.
+  if (fcntl(fd, F_SETSIG, SIGURG) == -1 || fcntl(fd, F_SETLEASE, F_WRLCK) == -1) return false;
+  fcntl(fd, F_SETLEASE, F_UNLCK);
+  return true;
 }
 
 // Like DescribeIfAttached for one file, but skips a device whose backing file is unreachable,
@@ -253,15 +268,21 @@ Result<std::vector<LoopDevice>> ListLoops() {
   return devices;
 }
 
-Result<std::optional<LoopDevice>> FindLoop(const FileIdentity& backing, const std::string& path) {
+Result<std::optional<LoopDevice>> FindLoop(const BackingFile& file) {
+  if (file.hint.has_value()) {
+    // A failure to ask about the hint says nothing about the file.
+    Result<std::optional<LoopDevice>> device = DescribeCandidate(*file.hint, file.identity);
+    if (device.ok() && device->has_value()) return device;
+  }
+  if (file.fd != -1 && HasNoOtherOpener(file.fd)) return std::optional<LoopDevice>();
   Result<std::vector<uint32_t>> numbers = LoopNumbers();
   RETURN_IF_ERROR(numbers);
-  const std::string name = RealName(path);
+  const std::string name = RealName(file.path);
   std::vector<uint32_t> others;
   for (const uint32_t number : *numbers) {
     const std::optional<std::string> named = NamedFile(number);
     if (named == name) {
-      Result<std::optional<LoopDevice>> device = DescribeCandidate(number, backing);
+      Result<std::optional<LoopDevice>> device = DescribeCandidate(number, file.identity);
       if (device.ok() && device->has_value()) return device;
     }
     if (named.has_value()) others.push_back(number);
@@ -269,7 +290,7 @@ Result<std::optional<LoopDevice>> FindLoop(const FileIdentity& backing, const st
   // A name proves neither identity nor difference: the file may be below a mount, be reached by
   // another path, or have another name in another mount namespace.
   for (const uint32_t number : others) {
-    Result<std::optional<LoopDevice>> device = DescribeCandidate(number, backing);
+    Result<std::optional<LoopDevice>> device = DescribeCandidate(number, file.identity);
     if (!device.ok() || device->has_value()) return device;
   }
   return std::optional<LoopDevice>();

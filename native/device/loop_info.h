@@ -69,11 +69,23 @@ Result<UniqueFd> OpenBacking(const LoopDevice& device);
 // All attached devices, except those detached during the call and those whose backing file is
 // unreachable (EIO, ESTALE).
 Result<std::vector<LoopDevice>> ListLoops();
-// The device that a file is attached to; if there are several, the lowest number among those that
-// name `path` in sysfs, else the lowest of all. `path`, which may lead through a descriptor of this
-// process, is only a hint that avoids opening other devices. Devices with an unreachable backing
-// file (EIO, ESTALE) are skipped, unless they name this file.
-Result<std::optional<LoopDevice>> FindLoop(const FileIdentity& backing, const std::string& path);
+// A file whose loop device is looked for. Only `identity` decides; the rest avoids a look at every
+// device of the machine.
+struct BackingFile {
+  FileIdentity identity;
+  // May lead through a descriptor of this process. The devices that name it in sysfs come first.
+  std::string path;
+  // The regular file, open for reading and by no other descriptor of the calling thread: the kernel
+  // may then say at once that the file is attached to nothing. -1 if there is none.
+  int fd = -1;
+  // The number of the device that the file had when the caller last looked.
+  std::optional<uint32_t> hint = std::nullopt;
+};
+
+// The device that a file is attached to; if there are several, that of the hint, else the lowest
+// number among those that name the path in sysfs, else the lowest of all. Devices with an
+// unreachable backing file (EIO, ESTALE) are skipped, unless they name this file.
+Result<std::optional<LoopDevice>> FindLoop(const BackingFile& file);
 
 }  // namespace blockdelta
 

@@ -69,7 +69,7 @@ dmTest('what is written to a raw volume on btrfs from a buffer that changes mean
         : attachLoop(finalPath, '--direct-io=on');
     await writeWhileChanging(device);
     unreadable.push(unreadableBlocks(device));
-    await native.run('loopDetach', { backingPath: finalPath });
+    await native.run('loopDetach', { backingPath: finalPath, hint: null });
   }
   console.log(`    # of ${BLOCKS} blocks cannot be read: ${unreadable[0]}; with direct I/O: ${unreadable[1]}`);
   assert.equal(unreadable[0], 0);

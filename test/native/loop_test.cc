@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <optional>
 #include <set>
 #include <thread>
@@ -41,7 +42,7 @@ class LoopTest : public InDirectory {
     return {identity.device, identity.inode};
   }
   static std::optional<LoopDevice> Find(const std::string& path) {
-    return ValueOf(FindLoop(Identity(path), path));
+    return ValueOf(FindLoop({Identity(path), path}));
   }
   // Of the file's device; empty without one.
   static std::string DevicePath(const std::string& path) {
@@ -322,13 +323,70 @@ TEST_F(LoopFindTest, FindsAFileUnderItsOwnNameOrThroughADescriptorWithoutOpening
   std::thread(find).join();
 }
 
+TEST_F(LoopFindTest, TakesAHintOnlyIfTheDeviceHasTheFileNow) {
+  const auto find = [&](uint32_t hint) {
+    return ValueOf(FindLoop({Identity(path_), path_, -1, hint})).value_or(LoopDevice()).path;
+  };
+  EXPECT_EQ(find(device_.number), device_.path);
+  EXPECT_EQ(find(other_.number), device_.path);
+  EXPECT_EQ(find(UINT32_MAX), device_.path);
+  const auto hidden = [&] {
+    // Every look at a device that is not the hinted one is an error here: sysfs is not there.
+    ASSERT_EQ(unshare(CLONE_NEWNS), 0);
+    ASSERT_EQ(mount(nullptr, "/", nullptr, MS_REC | MS_SLAVE, nullptr), 0);
+    ASSERT_EQ(mount("tmpfs", "/sys", "tmpfs", 0, nullptr), 0);
+    EXPECT_FALSE(FindLoop({Identity(path_), path_}).ok());
+    EXPECT_EQ(find(device_.number), device_.path);
+  };
+  std::thread(hidden).join();
+}
+
+TEST_F(LoopFindTest, KnowsThatAFileIsNotAttachedWithoutALookAtAnyDeviceIfNobodyElseHasItOpen) {
+  const std::string free = Make("free");
+  const auto find = [&](const std::string& path) {
+    ASSERT_EQ(unshare(CLONE_NEWNS), 0);
+    ASSERT_EQ(mount(nullptr, "/", nullptr, MS_REC | MS_SLAVE, nullptr), 0);
+    ASSERT_EQ(mount("tmpfs", "/sys", "tmpfs", 0, nullptr), 0);
+    ASSERT_VALUE(fd, OpenPath(path, O_RDONLY));
+    ASSERT_VALUE(found, FindLoop({Identity(path), path, fd.get()}));
+    EXPECT_FALSE(found.has_value());
+    const UniqueFd reader = ValueOf(OpenPath(path, O_RDONLY));
+    EXPECT_FALSE(FindLoop({Identity(path), path, fd.get()}).ok());
+  };
+  std::thread(find, free).join();
+  for (const bool read_only : {false, true}) {
+    ASSERT_VALUE(attached, AttachLoop(free, read_only, ""));
+    ASSERT_VALUE(fd, OpenPath(free, O_RDONLY));
+    ASSERT_VALUE(found, FindLoop({Identity(free), free, fd.get()}));
+    ASSERT_TRUE(found.has_value());
+    EXPECT_EQ(found->path, attached.device.path);
+    fd.Close();
+    EXPECT_TRUE(DetachWhenFree(free));
+  }
+}
+
+TEST_F(LoopTest, AsksWhetherAFileIsAttachedWhileOthersOpenItWithoutAnyFailureOrSignal) {
+  const std::string path = Make("volume");
+  std::atomic<bool> ended = false;
+  std::thread opener([&] {
+    while (!ended) EXPECT_OK(OpenPath(path, O_RDWR | O_NONBLOCK).status());
+  });
+  ASSERT_VALUE(fd, OpenPath(path, O_RDONLY));
+  for (int look = 0; look < 2000; look++) {
+    ASSERT_VALUE(found, FindLoop({Identity(path), path, fd.get()}));
+    EXPECT_FALSE(found.has_value());
+  }
+  ended = true;
+  opener.join();
+}
+
 TEST_F(LoopFindTest, FindsAFileUnderAnotherNameByProbingEveryDevice) {
   const std::string link = At("link");
   const std::string hard_link = At("hard link");
   EXPECT_TRUE(symlink(path_.c_str(), link.c_str()) == 0 &&
               ::link(path_.c_str(), hard_link.c_str()) == 0);
   for (const std::string& name : {link, hard_link, At("./volume"), std::string()}) {
-    ASSERT_VALUE(found, FindLoop(Identity(path_), name));
+    ASSERT_VALUE(found, FindLoop({Identity(path_), name}));
     ASSERT_TRUE(found.has_value());
     EXPECT_EQ(found->path, device_.path);
   }

@@ -4,11 +4,20 @@ import { CsiError, errorCode, type SystemError } from '../../base/errors.js';
 import { type ReleaseWait, releaseDevice } from '../host/device-release.js';
 import type { NativeRunner } from '../native/pool.js';
 
-/** Detaches a file from its loop device; succeeds if it is not attached. Fails as `releaseDevice` does. */
-export function releaseLoop(native: NativeRunner, backingPath: string, wait?: ReleaseWait): Promise<void> {
-  const release = (): Promise<unknown> => native.run('loopDetach', { backingPath });
-  const findPath = async (): Promise<string | null> =>
-    (await native.run('loopFind', { backingPath })).device?.path ?? null;
+/**
+ * Detaches a file from its loop device; succeeds if it is not attached. Fails as `releaseDevice` does.
+ *
+ * @param hint as for loopFind
+ */
+export function releaseLoop(
+  native: NativeRunner,
+  backingPath: string,
+  wait?: ReleaseWait,
+  hint: number | null = null,
+): Promise<void> {
+  const file = { backingPath, hint };
+  const release = (): Promise<unknown> => native.run('loopDetach', file);
+  const findPath = async (): Promise<string | null> => (await native.run('loopFind', file)).device?.path ?? null;
   return releaseDevice(native, { release, findPath }, wait);
 }
 

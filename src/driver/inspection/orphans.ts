@@ -187,7 +187,7 @@ async function idleLoop(view: PoolView, device: AttachedDevice): Promise<Idle | 
   return {
     kind: 'loop device of a volume',
     proof: `its backing file is volume ${volumeId} (device and inode), which is not published, and nothing has it mounted, bound or open exclusively`,
-    remove: () => onThisThread.run('loopDetach', { backingPath }),
+    remove: () => onThisThread.run('loopDetach', { backingPath, hint: null }),
   };
 }
 
@@ -210,7 +210,7 @@ async function idleThin(names: PoolNames, { volumeId }: AttachedDevice): Promise
 async function imageDevice(view: PoolView): Promise<Orphan[]> {
   if (view.kind !== 'embedded reflink') return [];
   const backingPath = join(view.directory, 'pool.img');
-  const path = await onThisThread.run('loopFind', { backingPath }).then(
+  const path = await onThisThread.run('loopFind', { backingPath, hint: null }).then(
     ({ device }) => device?.path,
     () => undefined,
   );
@@ -221,7 +221,7 @@ async function imageDevice(view: PoolView): Promise<Orphan[]> {
       pool: view.name,
       object: path,
       proof: `its backing file is ${backingPath} (device and inode) in a directory that this catalogue owns, and nothing has it mounted or open exclusively`,
-      remove: () => onThisThread.run('loopDetach', { backingPath }),
+      remove: () => onThisThread.run('loopDetach', { backingPath, hint: null }),
     },
   ];
 }

@@ -185,20 +185,25 @@ export interface Addon extends ChangeListAddon, DmAddon, ThinAddon, MountAddon, 
   }): NativeResult<{ device: LoopDevice; created: boolean }>;
   /**
    * The loop device of a backing file, by st_dev and st_ino; null if there is none or the file is missing. `fileDevice` is the
-   * file's st_dev; null if there is no such file.
+   * file's st_dev; null if there is no such file. `hint` is the number that the device had at the last look: the kernel confirms
+   * or refutes it, so a wrong one only costs time. If nothing else on the machine has the file open, or the hint is right, the
+   * time does not depend on the number of loop devices.
    */
-  loopFind(request: { backingPath: string }): NativeResult<{ device: LoopDevice | null; fileDevice: bigint | null }>;
+  loopFind(request: {
+    backingPath: string;
+    hint: number | null;
+  }): NativeResult<{ device: LoopDevice | null; fileDevice: bigint | null }>;
   /**
    * All attached loop devices of the machine, except those that are detached during the call, and those whose
    * backing file is on a file system that does not answer (EIO, ESTALE).
    */
   loopList(request: object): NativeResult<{ devices: LoopDevice[] }>;
   /**
-   * Detaches by identity and waits until the device is detached. `detached` is false if nothing was attached. EBUSY if the
+   * Detaches by identity and waits until the device is detached; `hint` as in loopFind. `detached` is false if nothing was attached. EBUSY if the
    * device is in use; the device then stays attached. The call fails at once because of a mount or an exclusive open, and waits
    * up to 200 ms for the end of any other open.
    */
-  loopDetach(request: { backingPath: string }): NativeResult<{ detached: boolean }>;
+  loopDetach(request: { backingPath: string; hint: number | null }): NativeResult<{ detached: boolean }>;
   /**
    * Detaches the loop devices on a block device whose backing file, a bound node of the block device, is no longer mounted
    * anywhere. Loop devices that are mounted or open stay attached, which is no error.

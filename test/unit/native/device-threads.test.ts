@@ -78,7 +78,7 @@ test('a release gets past a call of its volume that hangs, and another call does
   const thawed = native.run('thaw', { path: '/staging' });
   await scene.answer('release: thaw');
   await thawed;
-  const detached = native.run('loopDetach', { backingPath: '/pool/volumes/v1' });
+  const detached = native.run('loopDetach', { backingPath: '/pool/volumes/v1', hint: null });
   await scene.answer('release: loopDetach');
   await detached;
 });

@@ -31,6 +31,8 @@ import { temporary } from './pool-layout.js';
 
 export class VolumeFiles implements Attachments {
   readonly lastCopies: LastCopies;
+  /** By volume id, the number of the loop device at the last look. A hint for the next look, which asks the kernel. */
+  readonly #hints = new Map<string, number>();
 
   constructor(
     private readonly native: NativeRunner,
@@ -121,8 +123,9 @@ export class VolumeFiles implements Attachments {
       return await this.directory.use(async (opened) => {
         this.#assertWhole(volumeId, await this.#state(opened, volumeId), atLeastBytes);
         const backingPath = opened.layout.volume(volumeId);
-        const request = { backingPath, readOnly, label: volumeId };
-        return attachment((await this.native.run('loopAttach', request)).device);
+        const { device } = await this.native.run('loopAttach', { backingPath, readOnly, label: volumeId });
+        this.#hints.set(volumeId, device.number);
+        return attachment(device);
       });
     } catch (thrown) {
       throw this.#explainAttach(volumeId, readOnly, thrown);
@@ -233,15 +236,20 @@ export class VolumeFiles implements Attachments {
 
   async #loop(opened: OpenDirectories, volumeId: string): Promise<LoopDevice | null> {
     const backingPath = opened.layout.volume(volumeId);
-    const { device, fileDevice } = await this.native.run('loopFind', { backingPath });
+    const hint = this.#hints.get(volumeId) ?? null;
+    const { device, fileDevice } = await this.native.run('loopFind', { backingPath, hint });
     if (fileDevice !== null) this.directory.assertOwn(this.path(volumeId), { device: fileDevice });
+    if (device === null) this.#hints.delete(volumeId);
+    else this.#hints.set(volumeId, device.number);
     return device;
   }
 
   async #detach(opened: OpenDirectories, volumeId: string, wait?: ReleaseWait): Promise<void> {
     await this.#state(opened, volumeId);
     try {
-      await releaseLoop(ofVolume(this.native, volumeId), opened.layout.volume(volumeId), wait);
+      const path = opened.layout.volume(volumeId);
+      await releaseLoop(ofVolume(this.native, volumeId), path, wait, this.#hints.get(volumeId));
+      this.#hints.delete(volumeId);
     } catch (thrown) {
       throw deviceInUse(volumeId, thrown) ?? thrown;
     }

@@ -120,7 +120,7 @@ export class EmbeddedDevices implements PoolDevices {
 
   /** Resizes a device that is smaller than its file, as after a kill. Returns whether the device was smaller. */
   async #resizeDevice(backingPath: string, sizeBytes: bigint): Promise<boolean> {
-    const { device } = await this.native.run('loopFind', { backingPath });
+    const { device } = await this.native.run('loopFind', { backingPath, hint: null });
     if (device === null || device.sizeBytes >= sizeBytes) return false;
     await this.native.run('loopResize', { backingPath });
     return true;
