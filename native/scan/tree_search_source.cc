@@ -2,6 +2,7 @@
 
 #include <linux/btrfs.h>
 #include <linux/btrfs_tree.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -75,6 +76,7 @@ Result<Span<const Extent>> TreeSearchSource::Read(size_t wanted) {
 }
 
 Result<bool> TreeSearchSource::IsUnchangedSince(uint64_t generation) {
+  RETURN_IF_ERROR(AwaitRewrites());
   RETURN_IF_ERROR(Search(0, UINT64_MAX, generation, kMaxBatchExtents));
   if (items_.size() == kMaxBatchExtents) return false;
   for (const Item& item : items_) {
@@ -83,6 +85,15 @@ Result<bool> TreeSearchSource::IsUnchangedSince(uint64_t generation) {
     if (parsed->generation >= generation) return false;
   }
   return true;
+}
+
+Status TreeSearchSource::AwaitRewrites() const {
+  // The kernel replaces items under the lock of the range of the file, which a search does not
+  // take: it removes the old items, and may release the tree before it adds the new one. A search
+  // in between sees a hole and no item of a new generation. SEEK_DATA takes the lock of the whole
+  // file from its offset on, for a moment.
+  if (lseek(fd_, 0, SEEK_DATA) != -1 || errno == ENXIO) return Status();
+  return Status::Errno(errno, "lseek", path_);
 }
 
 Status TreeSearchSource::Search(uint64_t first, uint64_t last, uint64_t min_generation,

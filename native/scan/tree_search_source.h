@@ -7,8 +7,9 @@
 //
 // FIEMAP locks the file; a search does not. A search reads leaf by leaf. If items are replaced in
 // between (defragmentation does that, even to immutable files), the search can miss bytes that
-// moved from one item to another and show a hole where there is none. So its result counts only if
-// IsUnchangedSince() holds for a transaction that began before. Knows nothing of other files.
+// moved from one item to another, or whose new item is not there yet, and show a hole where there
+// is none. So its result counts only if IsUnchangedSince() holds for a transaction that began
+// before. Knows nothing of other files.
 #ifndef BLOCKDELTA_NATIVE_SCAN_TREE_SEARCH_SOURCE_H_
 #define BLOCKDELTA_NATIVE_SCAN_TREE_SEARCH_SOURCE_H_
 
@@ -32,10 +33,10 @@ class TreeSearchSource : public ExtentSource {
   // Failures: SCAN_MAP_INVALID, errnos.
   Result<Span<const Extent>> Read(size_t wanted) override;
 
-  // Whether no item of the file was written in transaction `generation` or a later one. Reads only
-  // leaves that were written since. Also false if these hold too many items to look at, as while
-  // the file is relocated. Relocation as such does not count: it changes the addresses within
-  // items, but neither their number nor what they cover.
+  // Whether no item of the file was written in transaction `generation` or a later one, and none is
+  // being replaced. Reads only leaves that were written since. Also false if these hold too many
+  // items to look at, as while the file is relocated. Relocation as such does not count: it changes
+  // the addresses within items, but neither their number nor what they cover.
   Result<bool> IsUnchangedSince(uint64_t generation);
 
  private:
@@ -46,6 +47,8 @@ class TreeSearchSource : public ExtentSource {
 
   TreeSearchSource(int fd, std::string path, uint64_t inode, uint64_t size_bytes);
 
+  // Returns when the rewrites of extents that are under way have put all their items in the tree.
+  Status AwaitRewrites() const;
   // Searches items with keys in [first, last] in leaves written since `min_generation`, and fills
   // items_ with at most `wanted` of them.
   Status Search(uint64_t first, uint64_t last, uint64_t min_generation, size_t wanted);

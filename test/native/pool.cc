@@ -84,6 +84,8 @@ Volume::Volume(const Pool& pool, const std::string& name, const std::string& kin
   Result<AttachedLoop> attached = AttachLoop(MakeFile(path_, size_bytes), false, "");
   GTEST_CHECK_(attached.ok()) << path_;
   loop_ = attached->device.path;
+  // The number keeps what a test has set that was killed.
+  std::ofstream(("/sys/block" + loop_.substr(4) + "/queue/iostats").c_str()) << '1';
   if (kind.empty()) return;
   mount_ = directory_.At("mount");
   GTEST_CHECK_(RunCommand("mkfs." + kind + " -q " + loop_ + " && mkdir " + mount_ + " && mount " +
