@@ -22,7 +22,7 @@ import { Session } from './session.js';
 /** Limit of one message. A node sends no message of a stream above 3.5 MiB; a list may be longer. */
 const MAX_MESSAGE_BYTES = 64 << 20;
 /** The node is held back while complete messages of more bytes than this wait for the client. */
-const MAX_QUEUED_BYTES = 256 << 10;
+const MAX_QUEUED_BYTES = 64 << 10;
 
 export interface NodeCall {
   /** `/csi.v1.Controller/CreateVolume`. */
@@ -36,7 +36,7 @@ export interface NodeCall {
   readonly caller: string;
 }
 
-type TakeMessage = (message: SplitMessage) => Promise<void>;
+type TakeMessages = (messages: readonly SplitMessage[]) => Promise<void>;
 
 export interface NodeConnectionOptions {
   readonly entry: NodeEntry;
@@ -115,8 +115,8 @@ export class NodeConnection {
   /** The response. Rejects with the status of the node, or with UNAVAILABLE if the node cannot be reached. */
   async unary(call: NodeCall): Promise<Buffer> {
     const messages: Buffer[] = [];
-    await this.#exchange('unary', call, async (message) => {
-      messages.push(message.toBuffer());
+    await this.#exchange('unary', call, async (taken) => {
+      messages.push(...taken.map((message) => message.toBuffer()));
     });
     const [response] = messages;
     if (messages.length !== 1 || response === undefined) {
@@ -127,12 +127,12 @@ export class NodeConnection {
     return response;
   }
 
-  /** @param take gets each message in turn; the node is held back while `take` waits */
-  async stream(call: NodeCall, take: TakeMessage): Promise<void> {
+  /** @param take gets all messages in turn, those together that are complete; the node is held back while `take` waits */
+  async stream(call: NodeCall, take: TakeMessages): Promise<void> {
     await this.#exchange('streams', call, take);
   }
 
-  async #exchange(kind: 'unary' | 'streams', call: NodeCall, take: TakeMessage): Promise<void> {
+  async #exchange(kind: 'unary' | 'streams', call: NodeCall, take: TakeMessages): Promise<void> {
     call.signal.throwIfAborted();
     const stream = await this.#request(kind, call);
     const exchange = new Exchange(stream, take);
@@ -211,7 +211,7 @@ class Exchange {
 
   constructor(
     private readonly stream: ClientHttp2Stream,
-    private readonly take: TakeMessage,
+    private readonly take: TakeMessages,
   ) {
     this.done = new Promise((resolve, reject) => {
       this.#ended = { resolve, reject };
@@ -262,9 +262,10 @@ class Exchange {
   async #takeAll(): Promise<void> {
     this.#isTaking = true;
     try {
-      for (let message = this.#queue.shift(); message !== undefined; message = this.#queue.shift()) {
-        await this.take(message);
-        this.#queuedBytes -= message.byteLength;
+      while (this.#queue.length > 0) {
+        const messages = this.#queue.splice(0);
+        await this.take(messages);
+        for (const { byteLength } of messages) this.#queuedBytes -= byteLength;
         if (this.#queuedBytes <= MAX_QUEUED_BYTES && this.stream.isPaused()) this.stream.resume();
       }
     } catch (thrown) {

@@ -1,5 +1,6 @@
 /** Builds the router from its settings: certificates, the source of nodes, connections, services. */
 
+import { setFlagsFromString } from 'node:v8';
 import type { Logger } from 'pino';
 import type { AnyService } from '../base/csi/service.js';
 import { LISTENER_FILES, PROCESS_FILES } from '../base/listening/open-files.js';
@@ -27,6 +28,12 @@ export interface Router {
 /** Files for connections to 64 nodes, two for each node. */
 const NODES_FILES = 128;
 
+/**
+ * Every 16 KiB of a stream are memory of their own. V8 counts what a thread of its own has yet to free, and then collects the
+ * whole heap, again and again. The main thread frees it at once.
+ */
+export const SWEEP_AT_ONCE = '--no-concurrent-array-buffer-sweeping';
+
 /** How many files a router opens beside the connections of its clients. */
 export function routerFiles({ metricsAddress }: Pick<RouteConfig, 'metricsAddress'>): number {
   return PROCESS_FILES + NODES_FILES + (metricsAddress === null ? 0 : LISTENER_FILES);
@@ -39,6 +46,7 @@ export async function createRouter(
   duplicateFound: () => void = () => undefined,
   now: Clock = () => performance.now(),
 ): Promise<Router> {
+  setFlagsFromString(SWEEP_AT_ONCE);
   const { driverName, csiLevel, topologyKey } = config;
   const tls = await TlsFiles.open(config.tls, logger);
   const source: NodeSource =

@@ -139,7 +139,7 @@ class RoutedServices {
     return async (request, context, writer) => {
       const node = this.#nodeFor(rpc, request);
       context.note({ node: node.id });
-      await node.stream(this.#callOf(service, rpc, context), (message) => writer.forward(message));
+      await node.stream(this.#callOf(service, rpc, context), (messages) => writer.forward(messages));
       // This waits until the client has taken the last message. Then the stream may end.
       await writer.send(NOTHING);
     };

@@ -19,7 +19,7 @@ const PING_TIMEOUT_MS = 7000;
 const FIRST_PAUSE_MS = 200;
 const LAST_PAUSE_MS = 5000;
 /** How many bytes a node may send before the router takes them: on one stream, and on all streams of a connection. */
-const STREAM_WINDOW = 256 << 10;
+const STREAM_WINDOW = 768 << 10;
 const CONNECTION_WINDOW = 8 << 20;
 
 export interface SessionOptions {

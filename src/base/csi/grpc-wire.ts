@@ -116,6 +116,10 @@ export class MessageSplitter {
         this.#wanted = this.#readLength();
       }
       const missing = this.#wanted - this.#buffered;
+      if (rest.length < missing) {
+        this.#keep(rest);
+        break;
+      }
       if (missing > 0) this.#keep(rest.subarray(0, missing));
       rest = rest.subarray(missing);
       if (this.#buffered === this.#wanted) messages.push(this.#take());

@@ -126,24 +126,21 @@ export interface MessageWriter {
   send(chunk: Uint8Array): Promise<void>;
 }
 
-/**
- * An encoded message in any kind of memory; a Buffer is such a message. A message with a prefix is sent from its pieces. Any
- * other message is copied once, behind the prefix that gRPC writes.
- */
+/** An encoded message that has its gRPC prefix and is sent from its pieces, or copied once where gRPC writes the prefix. */
 export interface EncodedMessage {
   readonly byteLength: number;
   copy(target: Buffer, start: number): void;
-  /** The memory of the message, in order, after the gRPC prefix; absent if the message has no prefix. */
-  readonly framePieces?: readonly Buffer[];
+  /** The prefix and the message, in order. */
+  readonly framePieces: readonly Buffer[];
 }
 
 /** Also passes on messages that somebody else has encoded. */
 export interface RelayWriter extends MessageWriter {
   /**
-   * Sends one message, which needs no prefix. Resolves when the client has taken enough for another message to be sent, which
-   * bounds the memory of a stream; rejects as `send` does. The memory of the message must not change any more.
+   * Sends whole messages, one behind the other. Resolves when the client has taken enough for more messages to be sent, which
+   * bounds the memory of a stream; rejects as `send` does. The memory of the messages must not change any more.
    */
-  forward(message: EncodedMessage): Promise<void>;
+  forward(messages: readonly EncodedMessage[]): Promise<void>;
 }
 
 export type StreamHandler<R extends RpcName> = (

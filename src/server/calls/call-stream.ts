@@ -12,7 +12,7 @@ import { Duplex } from 'node:stream';
 /** What the plugin uses of a call's HTTP/2 stream. */
 export type CallStream = Pick<
   ServerHttp2Stream,
-  'write' | 'close' | 'closed' | 'destroyed' | 'headersSent' | 'writableEnded'
+  'write' | 'cork' | 'uncork' | 'close' | 'closed' | 'destroyed' | 'headersSent' | 'writableEnded'
 >;
 
 /** @param call the call of an interceptor. Returns null if the call is not the innermost one or has an unknown form. */

@@ -23,8 +23,8 @@ const MAX_IN_FLIGHT = 64;
 const SLICE_BYTES = 128 << 10;
 /** Limit of slices that are written but not sent: one slice is being sent, and another one follows. */
 const MAX_SLICES_IN_FLIGHT = 2;
-/** Limit of forwarded bytes that are not sent yet. A single message may be larger. */
-const MAX_FORWARDED_BYTES = 512 << 10;
+/** No more is forwarded while more bytes than this are not sent yet. */
+const MAX_FORWARDED_BYTES = 128 << 10;
 
 export interface StreamLimits {
   places: StreamPlaces;
@@ -101,17 +101,18 @@ export class StreamWriter implements RelayWriter, OpenStream {
     }
   }
 
-  async forward(message: EncodedMessage): Promise<void> {
-    const { framePieces } = message;
-    if (this.#stream !== null && framePieces !== undefined) {
-      const bytes = message.byteLength + PREFIX_BYTES;
-      await this.#writeFrames(this.#stream, bytes, 1, framePieces);
-    } else {
-      // The serializer of streams returns its argument, and gRPC uses no other members of a Buffer than an EncodedMessage has.
-      this.#write(message as Buffer);
+  async forward(messages: readonly EncodedMessage[]): Promise<void> {
+    if (this.#stream !== null) {
+      const pieces = messages.flatMap(({ framePieces }) => framePieces);
+      const bytes = pieces.reduce((sum, { length }) => sum + length, 0);
+      await this.#writeFrames(this.#stream, bytes, messages.length, pieces);
+      await this.#untilTaken();
+      return;
     }
-    while (this.#bytesInFlight > MAX_FORWARDED_BYTES || this.#inFlight >= MAX_IN_FLIGHT) {
-      await this.#wait(this.#inFlight - 1);
+    for (const message of messages) {
+      // The serializer of streams returns its argument, and gRPC uses no other members of a Buffer than an EncodedMessage has.
+      this.#write(message as unknown as Buffer);
+      await this.#untilTaken();
     }
   }
 
@@ -120,6 +121,13 @@ export class StreamWriter implements RelayWriter, OpenStream {
     clearTimeout(this.#stallTimer);
     this.call.signal.removeEventListener('abort', this.#aborted);
     this.#fail(new Error('the call has ended: nothing can be sent'));
+  }
+
+  /** Resolves when the client has taken enough of what was forwarded. */
+  async #untilTaken(): Promise<void> {
+    while (this.#bytesInFlight > MAX_FORWARDED_BYTES || this.#inFlight >= MAX_IN_FLIGHT) {
+      await this.#wait(this.#inFlight - 1);
+    }
   }
 
   #write(message: Buffer): void {
@@ -137,8 +145,11 @@ export class StreamWriter implements RelayWriter, OpenStream {
       await this.#wait(this.#inFlight - 1);
       return;
     }
+    // HTTP/2 would send the first piece alone, in a frame of its own.
+    stream.cork();
     for (const piece of pieces.slice(0, -1)) stream.write(piece);
     stream.write(pieces.at(-1), this.#written);
+    stream.uncork();
   }
 
   /** Counts a write that the caller makes right afterwards. */
