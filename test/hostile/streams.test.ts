@@ -24,7 +24,7 @@ const THREADS = 2;
 /** Entries of a message that the test does not spend its time on. */
 const SMALL = 1024;
 
-/** A filler that answers when the test wants it, with one message of as many entries as were asked for. */
+/** A filler that answers when the test wants it, with as many entries as were asked for. */
 class HeldFiller implements NativeFiller {
   /** Each answers a chunk that was asked for. */
   readonly held: (() => void)[] = [];
@@ -67,15 +67,18 @@ function messageOf(entries: number): Buffer {
 }
 
 function answerTo(request: FillRequest, buffer: ArrayBuffer): FillAnswer {
-  const entries = Math.min(request.maxEntries, 8192);
-  const bytes = messageOf(entries);
+  const each = Math.min(request.maxEntriesPerMessage, request.maxEntries);
+  const messages = Math.min(request.maxEntries, 8192) / each;
+  const entries = messages * each;
+  const message = messageOf(each);
+  const bytes = Buffer.concat(new Array<Buffer>(messages).fill(message));
   new Uint8Array(buffer).set(bytes);
   const nextOffset = request.offset + BigInt(entries) * 8192n;
   return {
     buffer,
     result: {
       ok: true,
-      messages: 1,
+      messages,
       bytes: bytes.length,
       entries,
       extents: entries,
@@ -196,13 +199,13 @@ test('H11: a stream gets the next thread, however many streams of another client
   assert.ok(made.filler.total <= 2 * THREADS + 3, `${made.filler.total} chunks were asked for`);
 });
 
-test('H11: an unread stream has no read-ahead, and its buffers stay small', async (t) => {
+test('H11: an unread stream is scanned for a few small chunks, without read-ahead', async (t) => {
   const made = await start(t);
   made.filler.open();
   leaveUnread(open(connect(t, made), 'unread'));
   await settled(() => made.filler.total);
   // What the client's library reads ahead, 16 messages, and a window.
-  assert.ok(made.filler.total < 32, `${made.filler.total} chunks`);
+  assert.ok(made.filler.total <= 5, `${made.filler.total} chunks`);
   for (const bytes of made.filler.sizes.slice(0, 3)) assert.ok(bytes < 128 << 10, `${bytes}`);
 });
 

@@ -14,16 +14,18 @@ import type { FillAnswer } from '../native/worker.js';
 
 /** The most entries in one message; a client may ask for fewer. Larger messages add latency and gain nothing. */
 export const MAX_ENTRIES_PER_MESSAGE = 8192;
+/** Entries of the first chunks. The first is small, so that the first message is sent early. */
+const FIRST_CHUNKS = [1024, 4096, 4096, 8192, 8192] as const;
 /**
- * Entries of the first chunks. The first is small, so that the first message is sent early. Together they
- * are more than a client that does not read accepts: its window of 64 KiB, and what its library reads ahead.
+ * The most entries in a message of the first chunks. Together they are 25 messages, more than a client that does not read
+ * accepts: its window of 64 KiB, and what its library reads ahead, which for gRPC of Node.js is 16 messages of any size.
  */
-const FIRST_CHUNKS = [1024, 4096, 4096] as const;
+const FIRST_MESSAGE_ENTRIES = 1024;
 /** Entries of the chunks after the first ones, and of all later chunks if there is no memory for large ones. */
 const SMALL_CHUNK_ENTRIES = 8192;
 /** Entries of a large chunk: the overhead of a chunk does not depend on its size. */
 const CHUNK_ENTRIES = 65536;
-/** How many chunks come before the first large one: more messages than a client's library reads ahead. */
+/** How many chunks come before the first large one: two MiB, which is more than the window of most clients. */
 const CHUNKS_BEFORE_LARGE = 24;
 /** The most extents in a chunk. The limit bounds a task to about 0.2 s of FIEMAP on a shared XFS file, at first to 1/8. */
 const CHUNK_EXTENTS = 131072;
@@ -61,8 +63,12 @@ export async function* scan(
     answer.catch(() => undefined);
     return answer;
   };
+  const size = (): ChunkSize => ({
+    maxEntries: buffers.entriesFor(taken),
+    maxEntriesPerMessage: entriesPerMessage(options.maxResults, taken),
+  });
   try {
-    let request = firstRequest(source, options);
+    let request = firstRequest(source, options.startingOffset, size());
     let pending: Promise<FillAnswer> | null = ask(request);
     while (pending !== null) {
       const { result, buffer } = await pending;
@@ -70,7 +76,7 @@ export async function* scan(
       const isSent = result.messages > 0 || result.done;
       const isAhead = !result.done && (taken >= FIRST_CHUNKS.length || !isSent);
       if (isAhead) {
-        request = nextRequest(request, result, buffers.entriesFor(taken));
+        request = nextRequest(request, result, size());
         pending = ask(request);
       }
       if (isSent) {
@@ -80,7 +86,7 @@ export async function* scan(
       buffers.give(buffer);
       if (result.done) return;
       if (!isAhead) {
-        request = nextRequest(request, result, buffers.entriesFor(taken));
+        request = nextRequest(request, result, size());
         pending = ask(request);
       }
     }
@@ -125,26 +131,31 @@ class ChunkBuffers {
   }
 }
 
-function firstRequest(source: ScanSource, options: ScanOptions): FillRequest {
-  const perMessage =
-    options.maxResults === 0 ? MAX_ENTRIES_PER_MESSAGE : Math.min(options.maxResults, MAX_ENTRIES_PER_MESSAGE);
+type ChunkSize = Pick<FillRequest, 'maxEntries' | 'maxEntriesPerMessage'>;
+
+/** @param taken how many chunks the consumer has taken so far */
+function entriesPerMessage(maxResults: number, taken: number): number {
+  const most = taken < FIRST_CHUNKS.length ? FIRST_MESSAGE_ENTRIES : MAX_ENTRIES_PER_MESSAGE;
+  return maxResults === 0 ? most : Math.min(maxResults, most);
+}
+
+function firstRequest(source: ScanSource, startingOffset: bigint, size: ChunkSize): FillRequest {
   return {
     source,
-    offset: options.startingOffset,
-    rangeStart: options.startingOffset,
-    maxEntries: FIRST_CHUNKS[0],
-    maxEntriesPerMessage: perMessage,
+    offset: startingOffset,
+    rangeStart: startingOffset,
+    ...size,
     maxExtents: FIRST_CHUNK_EXTENTS,
     sendEmpty: true,
   };
 }
 
-function nextRequest(last: FillRequest, result: FillResult, maxEntries: number): FillRequest {
+function nextRequest(last: FillRequest, result: FillResult, size: ChunkSize): FillRequest {
   return {
     ...last,
     offset: result.nextOffset,
     rangeStart: result.nextRangeStart,
-    maxEntries,
+    ...size,
     maxExtents: Math.min(2 * last.maxExtents, CHUNK_EXTENTS),
     sendEmpty: last.sendEmpty && result.messages === 0,
   };

@@ -79,7 +79,7 @@ test('nothing is read ahead before the first chunks were taken, then one chunk; 
   let taken = 0;
   for await (const _chunk of scanned(filler)) {
     await delay(5);
-    const ahead = taken < 3 ? 0 : 1;
+    const ahead = taken < 5 ? 0 : 1;
     taken += 1;
     assert.ok(filler.requests.length <= taken + ahead, 'more chunks ahead than that');
   }
@@ -131,18 +131,21 @@ test('an empty message may be sent by the first chunk that sends, and by none af
   assert.deepEqual(mayBeEmpty, [true, true, false, false]);
 });
 
-test('max_results bounds each message, and never raises the bound of the plugin', async () => {
+test('max_results bounds each message, and never raises the bound of the plugin, which is lower at first', async () => {
   const bounds: [number, number][] = [
     [0, MAX_ENTRIES_PER_MESSAGE],
     [1, 1],
     [7, 7],
+    [2000, 2000],
     [MAX_ENTRIES_PER_MESSAGE + 1, MAX_ENTRIES_PER_MESSAGE],
     [2 ** 31 - 1, MAX_ENTRIES_PER_MESSAGE],
   ];
   for (const [maxResults, expected] of bounds) {
-    const filler = new FakeFiller(3);
+    const filler = new FakeFiller(8);
     await messagesOf(filler, maxResults);
-    for (const request of filler.requests) assert.equal(request.maxEntriesPerMessage, expected);
+    const found = filler.requests.map((request) => request.maxEntriesPerMessage);
+    const atFirst = new Array<number>(5).fill(Math.min(1024, expected));
+    assert.deepEqual(found, [...atFirst, expected, expected, expected]);
   }
 });
 
