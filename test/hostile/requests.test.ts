@@ -66,15 +66,18 @@ function session(t: TestContext, made: TestServer): ClientHttp2Session {
   return opened;
 }
 
+function request(of: ClientHttp2Session, path = '/csi.v1.Identity/Probe'): ClientHttp2Stream {
+  const stream = of.request({ ':method': 'POST', ':path': path, 'content-type': 'application/grpc', te: 'trailers' });
+  stream.on('error', () => undefined);
+  return stream;
+}
+
+/** A whole request, of an empty message. */
+const emptyRequest = (of: ClientHttp2Session, path?: string) => request(of, path).end(Buffer.alloc(5));
+
 /** The length prefix of a request, without the request. */
 function halfSent(of: ClientHttp2Session): ClientHttp2Stream {
-  const stream = of.request({
-    ':method': 'POST',
-    ':path': '/csi.v1.Identity/Probe',
-    'content-type': 'application/grpc',
-    te: 'trailers',
-  });
-  stream.on('error', () => undefined);
+  const stream = request(of);
   const prefix = Buffer.alloc(5);
   prefix.writeUInt32BE(REQUEST_BYTES, 1);
   stream.write(prefix);
@@ -223,6 +226,35 @@ test(`H12: ${1000 * FACTOR} half-sent requests are not held, and other clients a
     for (let request = 0; request < 100; request += 1) halfSent(each);
   }
   await servesOthers(t, made, hostile);
+});
+
+test('H12: a call is served before most of a hundred that another client sent earlier', async (t) => {
+  const served: string[] = [];
+  const good = defer<ClientHttp2Session>();
+  const services = [
+    unaryService('Identity', {
+      Probe: async () => {
+        served.push('good');
+        return {};
+      },
+    }),
+    unaryService('Node', {
+      NodeGetInfo: async () => {
+        // By then the server has received all of them, unless it has read them in several parts.
+        if (served.push('hostile') === 1) emptyRequest(await good.promise);
+        return {};
+      },
+    }),
+  ];
+  const made = await startServer(t, { services });
+  const [hostile, other] = [session(t, made), session(t, made)];
+  // Both connections are known to the server before the calls that are compared.
+  await Promise.all([hostile, other].map((each) => once(emptyRequest(each).resume(), 'close')));
+  served.length = 0;
+  good.resolve(other);
+  for (let count = 0; count < 100; count += 1) emptyRequest(hostile, '/csi.v1.Node/NodeGetInfo');
+  await eventually('all are served', () => served.length === 101);
+  assert.ok(served.indexOf('good') < 50, `${served.indexOf('good')} calls came before it`);
 });
 
 test('H12: a call over the limit is UNAVAILABLE, except for health checks', async (t) => {

@@ -34,7 +34,7 @@ export interface CallOrigin {
   readonly stream: CallStream | null;
 }
 
-/** How many requests are read at a time. gRPC limits each request to 4 MiB. */
+/** How many requests are read at a time, and in one turn of the event loop. gRPC limits each request to 4 MiB. */
 const PLACES = 8;
 /** How long a request may hold its place while others wait. */
 const TURN_MS = 1000;
@@ -192,7 +192,9 @@ export class IncomingCalls {
       clearInterval(this.#watch);
       this.#watch = undefined;
     }
-    if (incoming.place !== null) this.#turns.end(incoming.place);
+    const { place } = incoming;
+    // HTTP/2 passes on all calls of one read at once. Calls of other connections may arrive before the next ones begin.
+    if (place !== null) setImmediate(() => this.#turns.end(place));
   }
 
   /** Refuses late requests. Polls for input first, so that data which arrived while the event loop was blocked counts. */
