@@ -26,8 +26,9 @@ export interface Chain {
 }
 
 export class ListGraph {
-  readonly #from = new Map<string, Map<string, StoredList>>();
-  readonly #to = new Map<string, Set<string>>();
+  // Arrays, because most snapshots have one list, and a pool has tens of thousands.
+  readonly #from = new Map<string, StoredList[]>();
+  readonly #to = new Map<string, string[]>();
   readonly #deleted = new Set<string>();
   readonly #held = new Map<string, HeldSnapshot>();
   /** Why no delta can begin at a deleted snapshot, as a clause that follows "because". */
@@ -35,31 +36,42 @@ export class ListGraph {
 
   add(list: StoredList): void {
     const { baseId, targetId } = list;
-    const from = this.#from.get(baseId) ?? new Map<string, StoredList>();
-    this.#from.set(baseId, from.set(targetId, list));
-    this.#to.set(targetId, (this.#to.get(targetId) ?? new Set()).add(baseId));
+    const from = this.#from.get(baseId);
+    const at = from?.findIndex((other) => other.targetId === targetId) ?? -1;
+    if (from === undefined) this.#from.set(baseId, [list]);
+    else if (at === -1) from.push(list);
+    else from[at] = list;
+    const to = this.#to.get(targetId);
+    if (to === undefined) this.#to.set(targetId, [baseId]);
+    else if (!to.includes(baseId)) to.push(baseId);
   }
 
   remove({ baseId, targetId }: Pick<StoredList, 'baseId' | 'targetId'>): void {
-    const from = this.#from.get(baseId);
-    if (from?.delete(targetId) && from.size === 0) this.#from.delete(baseId);
-    const to = this.#to.get(targetId);
-    if (to?.delete(baseId) && to.size === 0) this.#to.delete(targetId);
+    const from = this.from(baseId).filter((list) => list.targetId !== targetId);
+    if (from.length > 0) this.#from.set(baseId, from);
+    else this.#from.delete(baseId);
+    const to = this.#to.get(targetId)?.filter((id) => id !== baseId) ?? [];
+    if (to.length > 0) this.#to.set(targetId, to);
+    else this.#to.delete(targetId);
     // The graph knew this deleted snapshot only because lists led to it.
     if (!this.isRetained(targetId) && !this.#to.has(targetId)) this.#deleted.delete(targetId);
   }
 
   list(baseId: string, targetId: string): StoredList | undefined {
-    return this.#from.get(baseId)?.get(targetId);
+    return this.#from.get(baseId)?.find((list) => list.targetId === targetId);
   }
 
   from(baseId: string): StoredList[] {
-    return [...(this.#from.get(baseId)?.values() ?? [])];
+    return [...(this.#from.get(baseId) ?? [])];
   }
 
   to(targetId: string): StoredList[] {
     const bases = [...(this.#to.get(targetId) ?? [])];
     return bases.flatMap((baseId) => this.list(baseId, targetId) ?? []);
+  }
+
+  leadsTo(targetId: string): boolean {
+    return this.#to.has(targetId);
   }
 
   /** Records that the snapshot is deleted. */
@@ -133,7 +145,7 @@ export class ListGraph {
       if (found !== undefined) return found;
       // The lists come from names of files, which may lead in a circle.
       known.set(id, false);
-      const isUsable = this.#isEnd(id) || this.from(id).some(({ targetId }) => leads(targetId));
+      const isUsable = this.#isEnd(id) || (this.#from.get(id)?.some(({ targetId }) => leads(targetId)) ?? false);
       known.set(id, isUsable);
       return isUsable;
     };

@@ -50,7 +50,7 @@ export class ListRules implements PoolBases {
     for (const [id, found] of held) graph.setHeld(id, found);
     for (const [id, loss] of losses) graph.setLost(id, loss);
     for (const { targetId } of lists) {
-      if (!snapshots.has(targetId) && graph.to(targetId).length > 0) graph.setDeleted(targetId);
+      if (!snapshots.has(targetId) && graph.leadsTo(targetId)) graph.setDeleted(targetId);
     }
     this.#graph = graph;
   }
@@ -103,7 +103,7 @@ export class ListRules implements PoolBases {
       await this.store.forget(snapshotId);
       graph.setFreed(snapshotId);
     }
-    if (graph.to(snapshotId).length > 0) graph.setDeleted(snapshotId);
+    if (graph.leadsTo(snapshotId)) graph.setDeleted(snapshotId);
   }
 
   /**
@@ -121,7 +121,7 @@ export class ListRules implements PoolBases {
       for (const list of own) await this.#remove(list);
       await this.store.forget(snapshotId);
       graph.forget(snapshotId);
-      if (graph.to(snapshotId).length > 0) graph.setDeleted(snapshotId);
+      if (graph.leadsTo(snapshotId)) graph.setDeleted(snapshotId);
     });
   }
 
