@@ -208,7 +208,14 @@ function describePool(context: ContractContext): void {
       [{ id: snapshotId, sizeBytes: 2n * SIZE }],
     );
     await harness.leaveForeign();
-    assert.equal((await backend.list()).unknown.length, before.unknown.length + 1);
+    const all = await backend.list();
+    assert.equal(all.unknown.length, before.unknown.length + 1);
+    const names = await backend.list('volumes');
+    assert.deepEqual([names.volumes, names.unknown], [all.volumes, all.unknown]);
+    assert.deepEqual(
+      names.snapshots.map(({ id }) => id),
+      all.snapshots.map(({ id }) => id),
+    );
   });
 
   test('leftovers of a killed run are swept and never listed, and nothing else is swept', async () => {

@@ -111,11 +111,12 @@ export class MemoryBackend implements Backend {
     return { space, thin: null };
   }
 
-  async list(): Promise<PoolContents> {
+  async list(sizes: 'all' | 'volumes' = 'all'): Promise<PoolContents> {
     const { volumes, snapshots, foreign } = this.storage;
     const objects = (of: Map<string, Content>) =>
       [...of].map(([id, content]) => ({ id, sizeBytes: content.sizeBytes }));
-    return { volumes: objects(volumes), snapshots: objects(snapshots), unknown: [...foreign] };
+    const held = sizes === 'all' ? objects(snapshots) : [...snapshots.keys()].map((id) => ({ id }));
+    return { volumes: objects(volumes), snapshots: held, unknown: [...foreign] };
   }
 
   readonly volumes: PoolVolumes = {

@@ -3,8 +3,7 @@
  * and what must be true after each fault whatever the operation was.
  *
  * Background work that would differ from run to run is off unless the scene is about it: change lists and
- * retained bases by settings. The catalogue is backed up at the start only, which is done when the plugin is
- * ready; what watches the pool's space (the guard of low space, the growth of an embedded image) takes no step
+ * retained bases by settings. The catalogue is backed up at the start only, which `start` waits for; what watches the pool's space (the guard of low space, the growth of an embedded image) takes no step
  * while there is enough, and an embedded pool has grown before.
  */
 import assert from 'node:assert/strict';
@@ -18,7 +17,7 @@ import { CsiClient } from '../support/csi-client.js';
 import { backingOf } from '../support/loops.js';
 import { type HeldVolume, Orchestrator, type VolumeSpec } from '../support/orchestrator.js';
 import { Plugin, type PluginOptions } from '../support/plugin.js';
-import { logLines, startReport } from '../support/plugin-log.js';
+import { logLines, startCompleted, startReport } from '../support/plugin-log.js';
 import { seededRandom } from '../support/random.js';
 import { metricsAddressOf } from '../support/scraped-plugin.js';
 import { loopsBelow, makePoolFileSystem, mountsBelow, Workspace } from '../support/workspace.js';
@@ -129,6 +128,11 @@ export class Scene {
     this.#plugin = plugin;
     this.#client = plugin.client;
     await plugin.ready();
+    await startCompleted(
+      () => plugin.log,
+      () => !this.isRunning,
+    );
+    if (!this.isRunning) throw new Error(`it ended in its start:\n${plugin.log}`);
     assert.deepEqual(startReport(plugin.log).differences, [], 'the catalogue and the pool agree');
   }
 

@@ -8,6 +8,7 @@ import { checkoutText } from '../support/checkout-text.js';
 import { mountCapability } from '../support/csi-client.js';
 import { eventually } from '../support/eventually.js';
 import { type HeldVolume, MIB } from '../support/orchestrator.js';
+import { startCompleted } from '../support/plugin-log.js';
 import { refused } from '../support/refusal.js';
 import { runPlugin, test } from '../support/running-plugin.js';
 
@@ -129,6 +130,7 @@ test('H21: a corrupt catalogue fails the start with its path, and the documented
   const snapshotId = await orchestrator.snapshot(volume, 'of restored');
   await orchestrator.takeDown(volume);
   await running.restart();
+  await startCompleted(() => running.plugin.log);
   const backups = readdirSync(state('backups'));
   assert.ok(backups.length > 0 && backups.length <= 4, backups.join());
   await running.plugin.kill();

@@ -8,7 +8,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { CsiClient } from '../support/csi-client.js';
 import type { HeldVolume, Orchestrator } from '../support/orchestrator.js';
-import { startReport } from '../support/plugin-log.js';
+import { startCompleted, startReport } from '../support/plugin-log.js';
 import { assertPromised } from '../support/promised-objects.js';
 import { statusOf } from '../support/refusal.js';
 import { assertSound, TaggedImage } from '../support/tagged-image.js';
@@ -81,6 +81,7 @@ class CutCheck {
   async run(): Promise<void> {
     const { plugin, orchestrator } = await startOn(this.mountPoint, this.directory);
     try {
+      await startCompleted(() => plugin.log);
       assert.deepEqual(startReport(plugin.log).differences, [], 'catalogue and pool agree');
       await this.#checkVolumes(plugin.client);
       await this.#checkSnapshots(orchestrator);

@@ -117,6 +117,7 @@ export class MemoryPlugin {
     };
     const retainedBases = new RetainedBases({ catalogue, locks, limits, logger });
     this.reconciled = await reconcile({ catalogue, registry, retainedBases, lacksRows: false });
+    for (const backend of pools) await retainedBases.review(backend);
     const scanThreads = new ScanThreads(native, 1);
     const identity = await claimNodeIdentity({ catalogue, stateDirectory: config.stateDirectory }, config.nodeId);
     const parts = { catalogue, native, scanThreads, registry, locks, retainedBases, identity };

@@ -101,10 +101,16 @@ export interface SnapshotMember {
   snapshotId: string;
 }
 
+export interface ListedSnapshot {
+  id: string;
+  /** Undefined if it was not asked for. */
+  sizeBytes?: bigint | undefined;
+}
+
 /** The contents of a pool, for reconciliation with the catalogue. */
 export interface PoolContents {
   volumes: PoolObject[];
-  snapshots: PoolObject[];
+  snapshots: ListedSnapshot[];
   /** Names in the pool that belong to no complete object: foreign names, or names that a kill left. */
   unknown: string[];
 }
@@ -139,8 +145,12 @@ export interface Backend {
   capacity(age?: 'now' | 'recent'): Promise<PoolCapacity>;
   /** For monitoring; contains what `capacity` answers. FAILED_PRECONDITION if the pool cannot be reached. */
   statistics(): Promise<PoolStatistics>;
-  /** Every listed object survives a power failure, unless it is removed. */
-  list(): Promise<PoolContents>;
+  /**
+   * Every listed object survives a power failure, unless it is removed.
+   *
+   * @param sizes `volumes` may leave out the sizes of the snapshots, which can take a look at the file of each
+   */
+  list(sizes?: 'all' | 'volumes'): Promise<PoolContents>;
 
   /** Until the pool has started, these parts fail with FAILED_PRECONDITION. */
   readonly volumes: PoolVolumes;

@@ -4,18 +4,28 @@
  */
 import type { NativeRunner } from '../native/pool.js';
 
-export interface DirectoryFile {
+export interface DirectoryEntry {
   name: string;
+  regular: boolean;
+}
+
+export interface DirectoryFile extends DirectoryEntry {
   sizeBytes: bigint;
   /** As the file system counts them, including blocks shared with other files. */
   allocatedBytes: bigint;
-  regular: boolean;
 }
 
 const FIGURES_PER_FILE = 3;
 
-export async function namesIn(native: NativeRunner, path: string): Promise<string[]> {
-  return (await native.run('readDirectory', { path })).names;
+/** @param suffixes of the names that are wanted; all by default */
+export async function namesIn(native: NativeRunner, path: string, suffixes?: readonly string[]): Promise<string[]> {
+  return (await native.run('readDirectory', { path, ...(suffixes && { suffixes }) })).names;
+}
+
+/** As filesIn, without looking at the files, which takes four times as long and reads each inode. */
+export async function entriesIn(native: NativeRunner, path: string): Promise<DirectoryEntry[]> {
+  const { files, others } = await native.run('readFileTypes', { path });
+  return [...files.map((name) => ({ name, regular: true })), ...others.map((name) => ({ name, regular: false }))];
 }
 
 /** Removes the file if it exists. The removal is not durable yet. */

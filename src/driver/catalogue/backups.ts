@@ -32,25 +32,29 @@ export interface BackupDependencies {
 }
 
 export class CatalogueBackups {
-  readonly #daily = new Periodic(DAY_MS, () => this.#run());
+  readonly #rounds = new Periodic(0, async () => {
+    await this.#run();
+    return DAY_MS;
+  });
 
   constructor(private readonly deps: BackupDependencies) {}
 
-  /** Makes a backup now and one a day from now on. Resolves when the first one has succeeded or failed. */
-  async start(): Promise<void> {
-    await this.#run();
-    this.#daily.start();
+  /** Makes a backup now and one a day from now on. Waits for none. */
+  start(): void {
+    this.#rounds.start();
   }
 
+  /** Waits for the backup that is being made. None follows, not even after start(). */
   async stop(): Promise<void> {
-    await this.#daily.stop();
+    await this.#rounds.stop();
   }
 
   async #run(): Promise<void> {
+    const { logger, directory } = this.deps;
     try {
       await this.#make();
+      logger.info({ directory }, 'backed up the catalogue');
     } catch (thrown) {
-      const { logger, directory } = this.deps;
       logger.warn({ err: thrown, directory }, 'could not back up the catalogue');
     }
   }

@@ -152,6 +152,12 @@ export interface MemberSize {
   sizeBytes: bigint;
 }
 
+/** Objects by their ids, each with its size at the same index. */
+export interface RecordedObjects {
+  ids: readonly string[];
+  sizesBytes: BigUint64Array;
+}
+
 /** What a start has to finish or to roll back. */
 export interface UnfinishedWork {
   volumes: VolumeRecord[];

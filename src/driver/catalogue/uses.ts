@@ -14,10 +14,14 @@ export function stagingCalls(database: SqliteConnection) {
     stagings: reads((volumeId: string): StagingRecord[] =>
       database.all('SELECT * FROM stagings WHERE volume_id = ?', volumeId).map(rows.staging),
     ),
-    /** The stagings of volumes without a publication. */
-    unpublishedStagings: reads((): StagingRecord[] =>
+    /** The stagings of the pool's ready volumes without a publication. */
+    unpublishedStagings: reads((pool: string): StagingRecord[] =>
       database
-        .all('SELECT * FROM stagings WHERE volume_id NOT IN (SELECT volume_id FROM publications)')
+        .all(
+          `SELECT stagings.* FROM stagings JOIN volumes USING (volume_id) WHERE pool = ? AND state = 'ready'
+             AND volume_id NOT IN (SELECT volume_id FROM publications)`,
+          pool,
+        )
         .map(rows.staging),
     ),
     putStaging: takesSpace((staging: StagingRecord): void =>

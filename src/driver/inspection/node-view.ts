@@ -11,7 +11,7 @@ import { CsiError, errorCode, messageOf } from '../../base/errors.js';
 import { settingsReader } from '../../base/settings/reader.js';
 import { parseDirectory } from '../../base/settings/values.js';
 import { type MountEntry, mountsAt, mountsOfDevice, readMountInfo } from '../../base/system/mountinfo.js';
-import type { DirectoryFile } from '../backends/directory-files.js';
+import { type DirectoryFile, filesIn } from '../backends/directory-files.js';
 import { poolOwner, readIdentity } from '../backends/pool-claim.js';
 import { OpenDirectories } from '../backends/reflink/open-directories.js';
 import { PoolLayout, poolUuidIn } from '../backends/reflink/pool-layout.js';
@@ -202,7 +202,10 @@ async function inspectReflink(view: PoolView, isEmbedded: boolean, mounts: reado
   Object.assign(view, { totalBytes, freeBytes });
   const opened = await OpenDirectories.open(onThisThread, layout);
   try {
-    const { volumes, snapshots, ...leftovers } = await poolListing(onThisThread, opened, layout);
+    const { volumes, snapshots, ...leftovers } = await poolListing(
+      { native: onThisThread, opened, named: layout },
+      filesIn,
+    );
     const held = (directory: string) => (file: DirectoryFile) => ({
       id: file.name,
       sizeBytes: file.sizeBytes,

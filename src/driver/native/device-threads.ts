@@ -32,6 +32,7 @@ export const KINDS: Readonly<Record<UnaryMethod, Kind>> = {
   changeListHead: 'look-up',
   tryLock: 'look-up',
   readDirectory: 'look-up',
+  readFileTypes: 'look-up',
   readText: 'look-up',
   entryOf: 'look-up',
   spaceOf: 'look-up',

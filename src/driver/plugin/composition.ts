@@ -29,6 +29,7 @@ import { type ReconcileReport, reconcile, type SweptNames } from '../volumes/rec
 import { RetainedBases } from '../volumes/retained-bases.js';
 import type { RetainedBaseLimits } from '../volumes/retention.js';
 import { RetentionTimer } from '../volumes/retention-timer.js';
+import { StartReview } from '../volumes/start-review.js';
 import { LostRows } from '../volumes/unknown-objects.js';
 import { volumeNamed } from '../volumes/volume-named.js';
 import { PoolRecovery } from './pool-recovery.js';
@@ -91,34 +92,42 @@ async function compose(
   await assertRoot();
   await assertCanOpenDirectories();
   await prepareStateDirectory(config.stateDirectory, logger);
-  const state = await openState(config, logger, teardown, metrics);
+  const opening = openState(config, logger, teardown, metrics);
+  const poolOf = async (id: string) => (await (await opening).catalogue.volumeById(id))?.pool ?? null;
+  const ofThreads = new Teardown();
+  // The threads start while the catalogue is being checked.
+  const starting = startThreads(config, poolOf, ofThreads, metrics);
+  await Promise.allSettled([opening, starting]);
+  teardown.add(() => ofThreads.run());
+  const state = await opening;
   const { catalogue, marker } = state;
   const { stateDirectory } = config;
   const identity = await claimNodeIdentity({ catalogue, stateDirectory }, config.nodeId);
-  const poolOf = async (id: string) => (await catalogue.volumeById(id))?.pool ?? null;
-  const threads = await startThreads(config, poolOf, teardown, metrics);
+  const threads = await starting;
   const storage = { catalogue, ...threads, logger, metrics };
   const { registry, startAgain, swept } = await startBackends(config, storage, teardown);
   const locks = new OperationLocks();
   const retainedBases = new RetainedBases({ catalogue, locks, limits: limitsOf(config), logger });
   const shared = { catalogue, registry, locks, retainedBases, logger };
   const backups = new CatalogueBackups({ ...state, logger });
-  teardown.add(() => backups.stop());
-  const { lost, prepare } = await reconcilePools(stateDirectory, { ...shared, swept, backups });
+  const { lost, settle } = await reconcilePools(stateDirectory, { ...shared, swept, backups });
+  const pools = () => registry.all;
+  const review = new StartReview({ ...shared, pools, lacksRows: () => lost.found });
+  const prepare = async (backend: Backend): Promise<void> => {
+    await settle(new BackendRegistry([backend]), backend.pool);
+    review.start();
+  };
   const recovery = new PoolRecovery({ registry, startAgain, prepare, logger });
   const observe = metrics?.scans.listProblem.bind(metrics.scans);
   const changeLists = new ChangeListMaker({ ...shared, observe });
-  const pools = () => registry.all;
   const background: readonly Background[] = [
+    new PoolUsageLog({ pools, logger }),
     recovery,
     changeLists,
-    new RetentionTimer({ pools, retainedBases, logger }),
-    new PoolUsageLog({ pools, logger }),
+    new RetentionTimer({ pools: () => (lost.found ? [] : registry.all), retainedBases, logger }),
+    review,
+    backups,
   ];
-  for (const work of background) {
-    teardown.add(() => work.stop());
-    await work.start?.();
-  }
   await marker.started();
   metrics?.observeStorage({ registry, catalogue });
   const parts = {
@@ -134,8 +143,13 @@ async function compose(
     await recovery.check();
     assertSomeWork(registry);
   });
+  const facts = await startFacts(registry, state.lastStop);
+  for (const work of background) {
+    teardown.add(() => work.stop());
+    await work.start?.();
+  }
   return {
-    facts: await startFacts(registry, state.lastStop),
+    facts,
     services: createServices(config, parts),
     check: requestCheck(identity, lost),
     health: () => health.get(),
@@ -198,36 +212,26 @@ interface Reconciling {
 /**
  * Compares the pools that have started with the catalogue, and completes or undoes what a kill has left.
  *
- * @returns `prepare`, which does the same for a pool that starts later
+ * @returns `settle`, which does the same for a pool that starts later
  */
 async function reconcilePools(
   stateDirectory: string,
   { catalogue, registry, swept, retainedBases, logger, backups }: Reconciling,
-): Promise<{ lost: LostRows; prepare: (backend: Backend) => Promise<void> }> {
+): Promise<{ lost: LostRows; settle: (pools: BackendRegistry, pool?: string) => Promise<void> }> {
   const lost = new LostRows(stateDirectory, catalogue, retainedBases);
   const settle = async (pools: BackendRegistry, pool?: string): Promise<void> => {
-    const scope = { registry: pools, ...(pool !== undefined && { pool }) };
-    report(logger, await reconcile({ catalogue, retainedBases, swept, ...scope, lacksRows: lost.found }));
-  };
-  await lost.search(registry.all);
-  await settle(registry);
-  // Backups of a catalogue that lacks rows would replace the backups of the complete one.
-  if (lost.found) reportLost(logger, lost);
-  else await backups.start();
-  const prepare = async (backend: Backend): Promise<void> => {
     const before = lost.found;
-    await lost.search([backend]);
+    const seen = await lost.search(pools.all);
     if (lost.found && !before) {
+      // Backups of a catalogue that lacks rows would replace the backups of the complete one.
       await backups.stop();
-      reportLost(logger, lost);
+      logger.error({ unknown: lost.objects }, lost.refusal('every change').message);
     }
-    await settle(new BackendRegistry([backend]), backend.pool);
+    const scope = { registry: pools, ...(pool !== undefined && { pool }) };
+    report(logger, await reconcile({ catalogue, retainedBases, swept, seen, ...scope, lacksRows: lost.found }));
   };
-  return { lost, prepare };
-}
-
-function reportLost(logger: Logger, lost: LostRows): void {
-  logger.error({ unknown: lost.objects }, lost.refusal('every change').message);
+  await settle(registry);
+  return { lost, settle };
 }
 
 /**

@@ -27,7 +27,7 @@ export async function startFacts(registry: BackendRegistry, lastStop: LastStop):
     registry.all.map(async (backend): Promise<PoolFacts> => {
       const { pool, kind } = backend;
       try {
-        const { totalBytes, freeBytes } = await backend.capacity();
+        const { totalBytes, freeBytes } = await backend.capacity('recent');
         return { pool, kind, totalBytes, freeBytes };
       } catch (thrown) {
         return { pool, kind, problem: messageOf(thrown) };

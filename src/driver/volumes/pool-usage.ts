@@ -68,7 +68,7 @@ export class PoolUsageLog {
   }
 
   async #checkOne(backend: UsedBackend): Promise<void> {
-    const asked = this.#questions.run(backend, () => backend.capacity());
+    const asked = this.#questions.run(backend, () => backend.capacity('recent'));
     const answerMs = this.options.answerMs ?? ANSWER_MS;
     const capacity = await withTimeout(asked, answerMs, () => null).catch(() => null);
     if (capacity === null) return;

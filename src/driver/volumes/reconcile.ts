@@ -1,22 +1,24 @@
 /**
  * Reconciles the catalogue with the pools before the plugin serves: completes or rolls back what a kill has interrupted, and
- * compares the rows with what the pools hold.
+ * compares the rows with what the pools hold. Looks at no snapshot's file, because each start waits for this work; the retained
+ * bases and the sizes of snapshots follow (start-review.ts).
  *
- * Removes only retained bases over the limits or without a record, objects that an unfinished row marks as being deleted,
- * incomplete objects that an unfinished row marks as being created, and marks of volumes that are gone. Updates the record of a
+ * Removes only objects that an unfinished row marks as being deleted, incomplete objects that an unfinished row marks as being
+ * created, and marks of volumes that are gone. Updates the record of a
  * volume that is larger than its record, because its expansion was interrupted. Detaches a device that a staging left attached
  * and nobody uses. Leaves any other difference to the operator.
  */
 
 import { CsiError, messageOf, StatusCode } from '../../base/errors.js';
-import type { Backend, PoolContents } from '../backends/backend.js';
+import type { Backend, PoolContents, PoolObject } from '../backends/backend.js';
 import type { BackendRegistry } from '../backends/registry.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
-import type { UnfinishedWork, VolumeRecord } from '../catalogue/records.js';
+import type { StagingRecord, UnfinishedWork, VolumeRecord } from '../catalogue/records.js';
 import { settleNewVolume } from './interrupted-volume.js';
-import { compareObjects, type Difference, snapshotObject, volumeObject } from './pool-comparison.js';
+import { compareObjects, inWords, recordedObjects } from './pool-comparison.js';
 import type { RetainedBases } from './retained-bases.js';
 import { finishDeletion, labelOf, type SnapshotSet, settleNewSnapshots, stateOf } from './snapshot-sets.js';
+import type { PoolLook } from './unknown-objects.js';
 import { finishExpansion, grownVolumes } from './volume-expansion.js';
 
 export interface ReconcileReport {
@@ -36,7 +38,9 @@ export interface ReconcileDependencies {
   registry: BackendRegistry;
   retainedBases: RetainedBases;
   swept?: SweptNames;
-  /** The catalogue has lost rows. No base is removed, because its record may be lost, and no unused device is released. */
+  /** What was seen of pools just before, by pool. */
+  seen?: ReadonlyMap<string, PoolLook>;
+  /** The catalogue has lost rows. No unused device is released. */
   lacksRows?: boolean;
   /**
    * The only pool to handle, and the only pool of the registry, while other pools are served: the unfinished rows of those
@@ -63,8 +67,11 @@ export async function reconcile(deps: ReconcileDependencies): Promise<ReconcileR
   for (const volume of unfinished.volumes) {
     await attempt(report, `volume ${volume.volumeId}`, () => settleVolume(catalogue, registry, volume, report));
   }
+  // Settling changes the pools and the rows.
+  const isChanged = Object.values(unfinished).some(({ length }) => length > 0);
   for (const backend of registry.all) {
-    await attempt(report, `pool '${backend.pool}'`, () => reconcilePool(deps, backend, report));
+    const seen = isChanged ? undefined : deps.seen?.get(backend.pool);
+    await attempt(report, `pool '${backend.pool}'`, () => reconcilePool(deps, backend, seen, report));
   }
   return report;
 }
@@ -86,32 +93,31 @@ function membersOf(catalogue: AsyncCatalogue, { groups }: UnfinishedWork) {
 }
 
 async function reconcilePool(
-  { catalogue, retainedBases, swept, lacksRows }: ReconcileDependencies,
+  { catalogue, swept, lacksRows }: ReconcileDependencies,
   backend: Backend,
+  seen: PoolLook | undefined,
   report: ReconcileReport,
 ): Promise<void> {
   const { pool: name } = backend;
   report.undone.push(...(swept?.get(name) ?? []).map((file) => `temporary file ${file} in pool '${name}'`));
-  const contents = await backend.list();
-  const volumes = (await catalogue.listVolumes()).filter(({ pool }) => pool === backend.pool);
+  const contents = seen?.contents ?? (await backend.list('volumes'));
+  const recorded = seen?.recorded ?? (await catalogue.objectsIn(name));
+  const volumes = recordedObjects(recorded.volumes);
   for (const grown of grownVolumes(volumes, contents)) {
-    const label = `expansion of volume ${grown.volume.volumeId}`;
+    const label = `expansion of volume ${grown.volume.id}`;
     await attempt(report, label, async () => {
       const sizeBytes = await finishExpansion(catalogue, backend, grown);
       grown.volume.sizeBytes = sizeBytes;
       report.finished.push(`${label} to ${sizeBytes} bytes`);
     });
   }
-  await markInitializedVolumes(volumes, contents, backend);
+  await markInitializedVolumes(catalogue, contents, backend);
   if (!lacksRows) {
-    await attempt(report, `the check of the retained bases of pool '${backend.pool}'`, () =>
-      retainedBases.review(backend),
-    );
-    await attempt(report, `the release of unused devices of pool '${backend.pool}'`, () =>
-      releaseUnused(catalogue, backend, volumes, report),
+    await attempt(report, `the release of unused devices of pool '${name}'`, () =>
+      releaseUnused(catalogue, backend, report),
     );
   }
-  await compare({ catalogue, backend, volumes, contents }, report);
+  await compare({ catalogue, backend, volumes, snapshots: recordedObjects(recorded.snapshots), contents }, report);
 }
 
 /**
@@ -119,18 +125,12 @@ async function reconcilePool(
  * was killed. Taking the device exclusively proves that it is mounted in no mount namespace. A raw device stays attached,
  * because it may be bound where this plugin does not see it.
  */
-async function releaseUnused(
-  catalogue: AsyncCatalogue,
-  backend: Backend,
-  volumes: readonly VolumeRecord[],
-  report: ReconcileReport,
-): Promise<void> {
-  const stagings = await catalogue.unpublishedStagings();
-  for (const { volumeId } of volumes) {
-    const own = stagings.filter((staging) => staging.volumeId === volumeId);
-    if (own.length === 0 || own.some(({ capability }) => capability.accessType === 'block')) {
-      continue;
-    }
+async function releaseUnused(catalogue: AsyncCatalogue, backend: Backend, report: ReconcileReport): Promise<void> {
+  const stagings = await catalogue.unpublishedStagings(backend.pool);
+  const isRaw = ({ capability }: StagingRecord): boolean => capability.accessType === 'block';
+  const raw = new Set(stagings.filter(isRaw).map(({ volumeId }) => volumeId));
+  for (const volumeId of new Set(stagings.map((staging) => staging.volumeId))) {
+    if (raw.has(volumeId)) continue;
     if ((await backend.attachments.find(volumeId)) === null) continue;
     try {
       await backend.attachments.detach(volumeId, { timeoutMs: 0 });
@@ -147,15 +147,13 @@ async function releaseUnused(
  * because its file was removed.
  */
 async function markInitializedVolumes(
-  volumes: readonly VolumeRecord[],
+  catalogue: AsyncCatalogue,
   contents: PoolContents,
   backend: Backend,
 ): Promise<void> {
-  const held = new Set(contents.volumes.map(({ id }) => id));
   const marked = await backend.marks.sweep();
-  const missing = volumes
-    .filter((each) => !each.pristine && held.has(each.volumeId) && !marked.has(each.volumeId))
-    .map(({ volumeId }) => volumeId);
+  const unmarked = contents.volumes.map(({ id }) => id).filter((id) => !marked.has(id));
+  const missing = await catalogue.initializedAmong(backend.pool, unmarked);
   if (missing.length > 0) await backend.marks.set(missing);
 }
 
@@ -216,14 +214,16 @@ async function settleVolume(
 interface Comparison {
   catalogue: AsyncCatalogue;
   backend: Backend;
-  /** The pool's volumes, with their current sizes. */
-  volumes: readonly VolumeRecord[];
+  /** As recorded; the volumes with their current sizes. */
+  volumes: readonly PoolObject[];
+  snapshots: readonly PoolObject[];
   contents: PoolContents;
 }
 
-async function compare({ catalogue, backend, volumes, contents }: Comparison, report: ReconcileReport): Promise<void> {
-  const where = `pool '${backend.pool}'`;
-  const snapshots = (await catalogue.listSnapshots()).filter((snapshot) => snapshot.pool === backend.pool);
+async function compare(
+  { catalogue, backend, volumes, snapshots, contents }: Comparison,
+  report: ReconcileReport,
+): Promise<void> {
   const listed = await catalogue.unfinished();
   const members = await membersOf(catalogue, listed);
   const pending = new Set([
@@ -232,19 +232,11 @@ async function compare({ catalogue, backend, volumes, contents }: Comparison, re
   ]);
   const isKnown = (id: string): boolean => pending.has(id);
   const differences = [
-    ...compareObjects(contents.volumes, volumes.map(volumeObject), isKnown),
-    ...compareObjects(contents.snapshots, snapshots.map(snapshotObject), isKnown),
+    ...compareObjects(contents.volumes, volumes, isKnown),
+    ...compareObjects(contents.snapshots, snapshots, isKnown),
   ];
   report.differences.push(
-    ...differences.map((each) => inWords(where, each)),
-    ...contents.unknown.map((name) => `${where} holds ${name}, which blockdelta did not create`),
+    ...differences.map((each) => inWords(backend.pool, each)),
+    ...contents.unknown.map((name) => `pool '${backend.pool}' holds ${name}, which blockdelta did not create`),
   );
-}
-
-function inWords(where: string, difference: Difference): string {
-  const { kind, id } = difference;
-  if (kind === 'lost') return `${where} has lost ${id}`;
-  if (kind === 'unknown') return `${where} holds ${id}, which the catalogue does not know`;
-  const { heldBytes, recordedBytes } = difference;
-  return `${where}: ${id} has ${heldBytes} bytes and should have ${recordedBytes}`;
 }

@@ -13,7 +13,7 @@ import { rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CsiError } from '../../base/errors.js';
 import { ownDirectory, readOwn } from '../../base/system/own-files.js';
-import type { Backend } from '../backends/backend.js';
+import type { Backend, PoolContents } from '../backends/backend.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
 import { SerialQueue } from '../serial-queue.js';
 import type { RetainedBases } from './retained-bases.js';
@@ -22,6 +22,12 @@ import type { RetainedBases } from './retained-bases.js';
 export interface UnknownObject {
   pool: string;
   id: string;
+}
+
+/** What a pool holds, and what it has to hold. */
+export interface PoolLook {
+  contents: PoolContents;
+  recorded: Awaited<ReturnType<AsyncCatalogue['objectsIn']>>;
 }
 
 const FOUND = 'unknown-objects.json';
@@ -38,7 +44,7 @@ export class LostRows {
 
   constructor(
     private readonly stateDirectory: string,
-    private readonly catalogue: Pick<AsyncCatalogue, 'unknownAmong'>,
+    private readonly catalogue: Pick<AsyncCatalogue, 'objectsIn' | 'unknownAmong'>,
     private readonly retainedBases: Pick<RetainedBases, 'recover'>,
   ) {}
 
@@ -55,15 +61,21 @@ export class LostRows {
    * Searches further pools, and writes all the objects found so far to the file that `blockdelta catalogue` reads.
    *
    * @param backends pools that are not served yet: a deletion between the two reads would look like a lost row
+   * @returns what each pool holds and has to hold, except those that hold an object without a row, because a base may have been recovered
    */
-  async search(backends: readonly Backend[]): Promise<void> {
+  async search(backends: readonly Backend[]): Promise<ReadonlyMap<string, PoolLook>> {
     const unknown: UnknownObject[] = [];
+    const seen = new Map<string, PoolLook>();
     for (const backend of backends) {
       // The start reports a pool that cannot list its objects as a difference.
-      const contents = await backend.list().catch(() => null);
+      const contents = await backend.list('volumes').catch(() => null);
       if (contents === null) continue;
-      const ids = [...contents.volumes, ...contents.snapshots].map(({ id }) => id);
-      for (const id of await this.catalogue.unknownAmong(ids)) {
+      const recorded = await this.catalogue.objectsIn(backend.pool);
+      const rows = new Set([...recorded.volumes.ids, ...recorded.snapshots.ids]);
+      const others = [...contents.volumes, ...contents.snapshots].map(({ id }) => id).filter((id) => !rows.has(id));
+      const found = await this.catalogue.unknownAmong(others);
+      if (found.length === 0) seen.set(backend.pool, { contents, recorded });
+      for (const id of found) {
         // An object that cannot be recovered now is as uncertain as an object without a row.
         const isBase = await this.retainedBases.recover(backend, id).catch(() => false);
         if (!isBase) unknown.push({ pool: backend.pool, id });
@@ -71,6 +83,7 @@ export class LostRows {
     }
     // Pools that come back at the same time write the same file.
     await this.#queue.run(() => this.#add(unknown));
+    return seen;
   }
 
   async #add(unknown: readonly UnknownObject[]): Promise<void> {

@@ -7,7 +7,7 @@
  */
 
 import type { CapacityRange } from '../../base/csi/volume-capability.js';
-import type { Backend, PoolContents } from '../backends/backend.js';
+import type { Backend, PoolContents, PoolObject } from '../backends/backend.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
 import type { VolumeRecord } from '../catalogue/records.js';
 import type { ManagerDependencies } from './manager-dependencies.js';
@@ -45,15 +45,16 @@ export async function expandVolume(
 
 /** A volume whose storage is larger than its record. */
 export interface GrownVolume {
-  volume: VolumeRecord;
+  /** As recorded. */
+  volume: PoolObject;
   storedBytes: bigint;
 }
 
 /** The pool's volumes whose expansion was interrupted. */
-export function grownVolumes(volumes: readonly VolumeRecord[], contents: PoolContents): GrownVolume[] {
+export function grownVolumes(volumes: readonly PoolObject[], contents: PoolContents): GrownVolume[] {
   const held = new Map(contents.volumes.map(({ id, sizeBytes }) => [id, sizeBytes]));
   return volumes
-    .map((volume) => ({ volume, storedBytes: held.get(volume.volumeId) ?? 0n }))
+    .map((volume) => ({ volume, storedBytes: held.get(volume.id) ?? 0n }))
     .filter(({ volume, storedBytes }) => storedBytes > volume.sizeBytes);
 }
 
@@ -61,9 +62,8 @@ export function grownVolumes(volumes: readonly VolumeRecord[], contents: PoolCon
 export async function finishExpansion(
   catalogue: AsyncCatalogue,
   backend: Backend,
-  { volume, storedBytes }: GrownVolume,
+  { volume: { id: volumeId }, storedBytes }: GrownVolume,
 ): Promise<bigint> {
-  const { volumeId } = volume;
   const sizeBytes = await backend.volumes.expand(volumeId, storedBytes);
   await catalogue.setVolumeSize(volumeId, sizeBytes);
   return sizeBytes;

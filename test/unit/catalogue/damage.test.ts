@@ -250,9 +250,12 @@ test('H21: a backup removes unfinished copies that kills have left, and no other
     writeFileSync(join(backups, name), '');
   }
   const catalogue = await openCatalogue(file);
-  const logger = pino({ level: 'silent' });
+  const lines: string[] = [];
+  const logger = pino({}, { write: (line: string) => void lines.push(line) });
   const made = new CatalogueBackups({ catalogue, file, directory: backups, logger });
-  await made.start();
+  made.start();
+  await eventually('the backup has ended', () => lines.length > 0);
+  assert.match(lines[0] ?? '', /"backed up the catalogue"/);
   await made.stop();
   await catalogue.close();
   const [backup = '', ...others] = readdirSync(backups).sort();

@@ -27,6 +27,7 @@ test('files are made, found, renamed, linked and removed, also again', async () 
   await pool.run('renameFile', { from: path, to: other });
   await pool.run('linkFile', { from: other, to: path });
   assert.deepEqual((await pool.run('readDirectory', { path: directory })).names, ['file', 'other']);
+  assert.deepEqual((await pool.run('readDirectory', { path: directory, suffixes: ['le', '.tmp'] })).names, ['file']);
   for (const _ of ['there', 'gone']) await pool.run('unlinkFile', { path });
   assert.equal((await pool.run('entryOf', { path })).entry, null);
   for (const [name, kind] of [
@@ -36,6 +37,8 @@ test('files are made, found, renamed, linked and removed, also again', async () 
     if (kind === 'other') symlinkSync(directory, join(directory, name));
     assert.equal((await pool.run('entryOf', { path: join(directory, name) })).entry?.kind, kind);
   }
+  const { files, others } = await pool.run('readFileTypes', { path: directory });
+  assert.deepEqual([files, others], [['other'], ['link']]);
   const { totalBytes, freeBytes } = await pool.run('spaceOf', { path: directory });
   assert.ok(freeBytes > 0n && freeBytes < totalBytes);
 });

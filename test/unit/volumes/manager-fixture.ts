@@ -14,11 +14,14 @@ import type { SnapshotRecord, VolumeRecord } from '../../../src/driver/catalogue
 import { GroupManager } from '../../../src/driver/volumes/group-manager.js';
 import type { ManagerDependencies } from '../../../src/driver/volumes/manager-dependencies.js';
 import { OperationLocks } from '../../../src/driver/volumes/operation-locks.js';
+import { type ReconcileReport, reconcile } from '../../../src/driver/volumes/reconcile.js';
 import { RetainedBases } from '../../../src/driver/volumes/retained-bases.js';
 import type { RetainedBaseLimits } from '../../../src/driver/volumes/retention.js';
 import { SnapshotManager } from '../../../src/driver/volumes/snapshot-manager.js';
+import { StartReview } from '../../../src/driver/volumes/start-review.js';
 import { VolumeManager } from '../../../src/driver/volumes/volume-manager.js';
 import { MemoryBackend, MemoryStorage } from '../../backend/memory-backend.js';
+import { eventually } from '../../support/eventually.js';
 import { TEST_NODE_KEY, volumeRecord } from '../../support/records.js';
 import { temporaryDirectory } from '../../support/temporary.js';
 
@@ -99,6 +102,23 @@ export function managersOfEachTest(): Managers {
   });
   afterEach(() => managers.close());
   return managers;
+}
+
+/** As a start: reconciles the pools, and reviews them. Returns the log of the review too. */
+export async function started(
+  { deps, catalogue, backend, second }: Pick<Managers, 'deps' | 'catalogue' | 'backend' | 'second'>,
+  lacksRows = false,
+): Promise<{ report: ReconcileReport; reviewed: LogLine[] }> {
+  const report = await reconcile({ ...deps, lacksRows });
+  const reviewed: LogLine[] = [];
+  const logger = createLogger('info', { write: (line: string) => void reviewed.push(JSON.parse(line) as LogLine) });
+  const pools = [backend, second];
+  const options = { catalogue, retainedBases: deps.retainedBases, pools: () => pools, lacksRows: () => lacksRows };
+  const review = new StartReview({ ...options, logger });
+  review.start();
+  await eventually('both pools are reviewed', () => reviewed.length === pools.length);
+  await review.stop();
+  return { report, reviewed };
 }
 
 /** With limits that tests do not reach by accident, unless they are given. */

@@ -2,11 +2,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { SystemError } from '../../../src/base/errors.js';
-import { reconcile } from '../../../src/driver/volumes/reconcile.js';
 import { SnapshotManager } from '../../../src/driver/volumes/snapshot-manager.js';
 import { snapshotRecord } from '../../support/records.js';
 import { refused } from '../../support/refusal.js';
-import { managersOfEachTest, openManagers, retainedBasesOf } from './manager-fixture.js';
+import { managersOfEachTest, openManagers, retainedBasesOf, started } from './manager-fixture.js';
 
 const its = managersOfEachTest();
 
@@ -53,7 +52,7 @@ test('a kill between any two steps of a deletion ends with one base, by the next
       t.mock.restoreAll();
       if (finish === 'repeat') await its.snapshots.delete(snapshotId);
       else {
-        const report = await reconcile(its.deps);
+        const { report } = await started(its);
         assert.deepEqual(report.finished, [`deletion of snapshot ${snapshotId}`]);
         assert.deepEqual(report.differences, []);
       }
@@ -143,8 +142,8 @@ test('a base that the pool has lost is logged once with its reason, and dropped 
   const { snapshotId, volumeId } = await its.snapshot(await its.volume());
   await its.snapshots.delete(snapshotId);
   its.backend.storage.invalidatedBases.set(snapshotId, 'the pool was repaired');
-  await reconcile(its.deps);
-  await reconcile(its.deps);
+  await started(its);
+  await started(its);
   assert.deepEqual(its.backend.bases.all(), { usable: [], invalidated: [] });
   const record = await its.catalogue.retainedBaseById(snapshotId);
   assert.equal(record?.invalidated?.reason, 'the pool was repaired');
@@ -160,12 +159,34 @@ test('a start drops bases without a record, and invalidates records without a ba
   await its.backend.snapshots.delete(unknown.snapshotId);
   await its.catalogue.removeSnapshot(unknown.snapshotId, null);
   await its.snapshots.delete(missing.snapshotId);
-  await reconcile(its.deps);
+  await started(its);
   assert.deepEqual([...its.backend.storage.bases.keys()], [missing.snapshotId]);
   await its.backend.bases.drop(missing.snapshotId);
-  assert.deepEqual((await reconcile(its.deps)).differences, []);
+  assert.deepEqual((await started(its)).report.differences, []);
   assert.deepEqual(await retainedIds(), []);
   assert.match(String(its.log.at(-1)?.['reason']), /no longer holds/);
+});
+
+test('a start drops no base of a catalogue that has lost rows', async () => {
+  const { snapshotId } = await its.snapshot(await its.volume());
+  await its.backend.bases.retain(snapshotId, null);
+  await its.backend.snapshots.delete(snapshotId);
+  await its.catalogue.removeSnapshot(snapshotId, null);
+  await started(its, true);
+  assert.deepEqual([...its.backend.storage.bases.keys()], [snapshotId]);
+  await started(its);
+  assert.deepEqual([...its.backend.storage.bases.keys()], []);
+});
+
+test('a start reports a snapshot that has not the size of its record, and changes nothing', async () => {
+  const { snapshotId, sizeBytes } = await its.snapshot(await its.volume());
+  const content = its.backend.storage.snapshots.get(snapshotId);
+  assert.ok(content !== undefined);
+  content.sizeBytes = 1n;
+  const { reviewed } = await started(its);
+  const found = [`pool 'default': ${snapshotId} has 1 bytes and should have ${sizeBytes}`];
+  assert.deepEqual([reviewed[0]?.['level'], reviewed[0]?.['differences']], ['warn', found]);
+  assert.equal((await its.catalogue.snapshotById(snapshotId))?.sizeBytes, sizeBytes);
 });
 
 test('a pool that cannot list its bases fails no deletion, and the failure is logged', async () => {
@@ -175,8 +196,10 @@ test('a pool that cannot list its bases fails no deletion, and the failure is lo
   };
   await its.snapshots.delete(snapshotId);
   assert.equal(its.log[0]?.['level'], 'warn');
-  const report = await reconcile(its.deps);
-  assert.match(report.differences[0] ?? '', /retained bases of pool 'default' is unfinished: the disk is away/);
+  const { reviewed } = await started(its);
+  const { level, pool, err } = reviewed[0] ?? {};
+  assert.deepEqual([level, pool], ['warn', 'default']);
+  assert.match(JSON.stringify(err), /the disk is away/);
 });
 
 test('a deletion looks at the bases of its volume alone; the pool is reviewed when it is due', async (t) => {

@@ -7,7 +7,11 @@ import { temporaryDirectory } from '../../support/temporary.js';
 
 test('pools that are searched at the same time all add what they hold', async () => {
   const directory = temporaryDirectory();
-  const catalogue = { unknownAmong: async (ids: readonly string[]) => [...ids] };
+  const nothing = { ids: [], sizesBytes: new BigUint64Array() };
+  const catalogue = {
+    objectsIn: async () => ({ volumes: nothing, snapshots: nothing }),
+    unknownAmong: async (ids: readonly string[]) => [...ids],
+  };
   const lost = new LostRows(directory, catalogue, { recover: async () => false });
   const pools = Array.from({ length: 20 }, (_, index) => `pool-${index}`);
   const holding = (pool: string): Backend => {

@@ -38,11 +38,19 @@ export class CommittedSpace {
 
   /** Looks at every volume. Does not count pending bytes that have no file yet. */
   async now(layout: PoolLayout): Promise<VolumeBytes> {
+    const looked = this.looking();
+    const found = await volumeBytes(this.native, layout);
+    looked(found);
+    return found;
+  }
+
+  /** Call before a look at every volume for another purpose, and the returned function with what was found. */
+  looking(): (found: VolumeBytes) => void {
     const lookedAt = performance.now();
     const endedBefore = this.#endedBytes;
-    const found = await volumeBytes(this.native, layout);
-    this.#last = { unwritten: found.unwritten, endedBefore, lookedAt };
-    return found;
+    return ({ unwritten }) => {
+      this.#last = { unwritten, endedBefore, lookedAt };
+    };
   }
 
   /** An upper bound of the committed and pending bytes: from the last look, or from a new one if that is too old. */

@@ -37,6 +37,9 @@ import type { SnapshotFiles } from './snapshot-files.js';
 /** Extents that one step reads: 50 ms for the maps of shared files on XFS. */
 export const STEP_EXTENTS = 32768;
 
+/** The suffixes of a snapshot's own files. */
+const OWN_KINDS = ['.allocated', '.map'];
+
 /** Why no delta can begin at a deleted snapshot, as a clause that follows "because". */
 const LOSSES = {
   dropped: 'its blocks were freed when the pool was running out of space',
@@ -166,8 +169,7 @@ export class ListFiles implements ListStore {
 
   /** Removes the snapshot's own files in `lists`, and its file. */
   async removeSnapshot({ layout }: OpenDirectories, snapshotId: string): Promise<void> {
-    for (const kind of ['allocated', 'map'])
-      await unlink(this.native, join(listsIn(layout.root), `${snapshotId}.${kind}`));
+    for (const kind of OWN_KINDS) await unlink(this.native, join(listsIn(layout.root), `${snapshotId}${kind}`));
     await this.lists.giveUp();
     await this.snapshots.delete(snapshotId);
   }
@@ -176,7 +178,7 @@ export class ListFiles implements ListStore {
   async sweep(opened: OpenDirectories): Promise<void> {
     await sweepMarks(opened);
     const snapshots = new Set(await namesIn(this.native, opened.layout.snapshots));
-    await this.lists.sweep((name) => {
+    await this.lists.sweep(OWN_KINDS, (name) => {
       const [id = '', kind] = name.split('.');
       return parseListName(name) === null && kind !== undefined && isObjectName(id) && !snapshots.has(id);
     });

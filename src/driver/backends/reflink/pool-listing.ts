@@ -4,7 +4,7 @@
  */
 import { join } from 'node:path';
 import type { NativeRunner } from '../../native/pool.js';
-import { type DirectoryFile, filesIn, namesIn } from '../directory-files.js';
+import { type DirectoryEntry, type DirectoryFile, filesIn, namesIn } from '../directory-files.js';
 import { marksIn } from './deleted-marks.js';
 import type { OpenDirectories } from './open-directories.js';
 import { isCopyName, isObjectName, isTemporaryName, type PoolLayout } from './pool-layout.js';
@@ -12,10 +12,10 @@ import { isCopyName, isObjectName, isTemporaryName, type PoolLayout } from './po
 /** Inode number of the top of a subvolume on btrfs. */
 const SUBVOLUME_TOP = 256n;
 
-export interface PoolListing {
+export interface PoolListing<S extends DirectoryEntry> {
   volumes: DirectoryFile[];
   /** Without deleted snapshots whose files stay as the base of deltas. */
-  snapshots: DirectoryFile[];
+  snapshots: S[];
   /** Paths of files that an interrupted call has left. */
   temporary: string[];
   /** Paths of copies of the subvolume `volumes` that an interrupted call has left, on btrfs. */
@@ -24,31 +24,37 @@ export interface PoolListing {
   foreign: string[];
 }
 
-/** @param named the pool's directories by the paths that the listing gives */
-export async function poolListing(
-  native: NativeRunner,
-  opened: OpenDirectories,
-  named: PoolLayout,
-): Promise<PoolListing> {
+interface Look {
+  native: NativeRunner;
+  opened: OpenDirectories;
+  /** The pool's directories by the paths that the listing gives. */
+  named: PoolLayout;
+}
+
+/** @param snapshotsIn filesIn, or entriesIn if the sizes of the snapshots are not needed */
+export async function poolListing<S extends DirectoryEntry>(
+  { native, opened, named }: Look,
+  snapshotsIn: (native: NativeRunner, path: string) => Promise<S[]>,
+): Promise<PoolListing<S>> {
   const { layout } = opened;
-  const listing: PoolListing = {
+  const listing: PoolListing<S> = {
     volumes: [],
     snapshots: [],
     temporary: [],
     copies: [],
     foreign: [],
   };
-  for (const part of ['volumes', 'snapshots'] as const) {
-    for (const file of await filesIn(native, layout[part])) {
-      const path = join(named[part], file.name);
-      if (isTemporaryName(file.name)) listing.temporary.push(path);
-      else if (isObjectName(file.name) && file.regular) listing[part].push(file);
-      else listing.foreign.push(path);
-    }
-  }
+  const objectsOf = <E extends DirectoryEntry>(directory: string, entries: readonly E[]): E[] =>
+    entries.filter(({ name, regular }) => {
+      const isObject = isObjectName(name) && regular;
+      if (!isObject) listing[isTemporaryName(name) ? 'temporary' : 'foreign'].push(join(directory, name));
+      return isObject;
+    });
+  listing.volumes = objectsOf(named.volumes, await filesIn(native, layout.volumes));
+  const snapshots = objectsOf(named.snapshots, await snapshotsIn(native, layout.snapshots));
   // The marks are read last: a snapshot that is being deleted is hidden before the catalogue removes its row.
   const marks = await marksIn(opened);
-  listing.snapshots = listing.snapshots.filter(({ name }) => marks.get(name) !== 'hidden');
+  listing.snapshots = snapshots.filter(({ name }) => marks.get(name) !== 'hidden');
   for (const name of (await namesIn(native, layout.root)).filter(isCopyName)) {
     const { entry } = await native.run('entryOf', { path: join(layout.root, name) });
     if (entry === null) continue;

@@ -58,9 +58,13 @@ export interface VolumeBytes {
 
 /** Looks at every volume. */
 export async function volumeBytes(native: NativeRunner, layout: PoolLayout): Promise<VolumeBytes> {
+  return bytesOf(await volumeFiles(native, layout));
+}
+
+export function bytesOf(files: readonly DirectoryFile[]): VolumeBytes {
   let written = 0n;
   let unwritten = 0n;
-  for (const file of await volumeFiles(native, layout)) {
+  for (const file of files) {
     written += file.allocatedBytes;
     unwritten += unwrittenBytes(file);
   }

@@ -14,11 +14,10 @@ import type {
   PoolCapacity,
   PoolContents,
   PoolKind,
-  PoolObject,
   PoolSnapshots,
   PoolStatistics,
 } from '../backend.js';
-import { type DirectoryFile, namesIn, unlink } from '../directory-files.js';
+import { entriesIn, filesIn, namesIn, unlink } from '../directory-files.js';
 import { DEFAULT_FREEZING, type Freezing } from '../freezing.js';
 import type { SpacePolicy } from '../pool-account.js';
 import { ListRules } from '../retained/list-rules.js';
@@ -29,9 +28,9 @@ import { ListFiles } from './list-files.js';
 import { ListMaker } from './list-maker.js';
 import { LowSpaceGuard } from './low-space-guard.js';
 import { PoolDirectory, type ReflinkPoolOptions } from './pool-directory.js';
-import { isCopyName, isTemporaryName, temporary } from './pool-layout.js';
+import { isCopyName, isTemporaryName, TEMPORARY_SUFFIX, temporary } from './pool-layout.js';
 import { poolListing } from './pool-listing.js';
-import { poolCapacity, poolStatistics } from './pool-space.js';
+import { bytesOf, poolCapacity, poolStatistics } from './pool-space.js';
 import { LISTS_ARE_OFF, ReflinkChanges } from './reflink-changes.js';
 import { ReflinkVolumes } from './reflink-volumes.js';
 import { SnapshotFiles } from './snapshot-files.js';
@@ -161,12 +160,15 @@ export class ReflinkBackend implements Backend {
     );
   }
 
-  list(): Promise<PoolContents> {
+  list(sizes: 'all' | 'volumes' = 'all'): Promise<PoolContents> {
     return this.#directory.use(async (opened) => {
       // A killed call may have given a file its name without making the name durable.
       await this.#native.run('flush', { path: opened.layout.volumes });
       await this.#native.run('flush', { path: opened.layout.snapshots });
-      const found = await poolListing(this.#native, opened, this.#directory.layout);
+      const looked = this.#committed.looking();
+      const look = { native: this.#native, opened, named: this.#directory.layout };
+      const found = await (sizes === 'all' ? poolListing(look, filesIn) : poolListing(look, entriesIn));
+      looked(bytesOf(found.volumes));
       return {
         volumes: found.volumes.map(objectOf),
         snapshots: found.snapshots.map(objectOf),
@@ -180,7 +182,7 @@ export class ReflinkBackend implements Backend {
       const { layout } = opened;
       const swept: string[] = [];
       for (const directory of [layout.volumes, layout.snapshots]) {
-        for (const name of (await namesIn(this.#native, directory)).filter(isTemporaryName)) {
+        for (const name of (await namesIn(this.#native, directory, [TEMPORARY_SUFFIX])).filter(isTemporaryName)) {
           await this.#native.run('removeFile', { path: join(directory, name) });
           swept.push(name);
         }
@@ -196,4 +198,7 @@ export class ReflinkBackend implements Backend {
   }
 }
 
-const objectOf = ({ name, sizeBytes }: DirectoryFile): PoolObject => ({ id: name, sizeBytes });
+const objectOf = <S extends bigint | undefined>({ name, sizeBytes }: { name: string; sizeBytes?: S }) => ({
+  id: name,
+  sizeBytes: sizeBytes as S,
+});

@@ -13,7 +13,7 @@ import { bestEffort, unreported } from '../../../base/best-effort.js';
 import { insteadOf, SystemError } from '../../../base/errors.js';
 import type { BuiltStep, ChangeListNames, ChangeListSource } from '../../native/change-list-addon.js';
 import type { NativeRunner } from '../../native/pool.js';
-import { type DirectoryFile, filesIn, unlink } from '../directory-files.js';
+import { filesIn, namesIn, unlink } from '../directory-files.js';
 import type { StoredList } from './list-graph.js';
 
 const SEPARATOR = '.to.';
@@ -39,10 +39,10 @@ export const listName = ({ baseId, targetId }: ListEnds): string => `${baseId}${
 
 /** Null if the name is not that of a complete list. No id has a dot. */
 export function parseListName(name: string): ListEnds | null {
-  const ends = name.split(SEPARATOR);
-  const [baseId, targetId] = ends;
-  if (!baseId || !targetId || ends.length > 2 || ends.some((id) => id.includes('.'))) return null;
-  return { baseId, targetId };
+  const at = name.indexOf('.');
+  const end = name.lastIndexOf('.') + 1;
+  if (at <= 0 || end === name.length || name.slice(at, end) !== SEPARATOR) return null;
+  return { baseId: name.slice(0, at), targetId: name.slice(end) };
 }
 
 /** The paths of a file to be made in the directory, with a temporary name that nobody else has. */
@@ -64,10 +64,13 @@ export class ListDirectory {
 
   all(): Promise<StoredList[]> {
     return this.use(async (directory) =>
-      (await this.#files(directory)).flatMap(({ name, allocatedBytes: storedBytes }) => {
-        const ends = parseListName(name);
-        return ends === null ? [] : [{ ...ends, storedBytes }];
-      }),
+      // If there is no directory, no list was ever made.
+      (await filesIn(this.native, directory).catch(insteadOf(['ENOENT'], []))).flatMap(
+        ({ name, allocatedBytes: storedBytes }) => {
+          const ends = parseListName(name);
+          return ends === null ? [] : [{ ...ends, storedBytes }];
+        },
+      ),
     );
   }
 
@@ -130,10 +133,15 @@ export class ListDirectory {
     await bestEffort(() => this.use(removal), unreported);
   }
 
-  /** Removes unfinished files and other useless ones; returns their names. */
-  sweep(isUseless: (name: string) => boolean = () => false): Promise<string[]> {
+  /**
+   * Removes unfinished files and other useless ones; returns their names.
+   *
+   * @param others the suffixes of other files of the pool in the directory
+   */
+  sweep(others: readonly string[] = [], isUseless: (name: string) => boolean = () => false): Promise<string[]> {
     return this.use(async (directory) => {
-      const names = (await this.#files(directory)).map(({ name }) => name);
+      const found = namesIn(this.native, directory, [TEMPORARY, ...others]);
+      const names = await found.catch(insteadOf(['ENOENT'], []));
       const swept = names.filter((name) => name.endsWith(TEMPORARY) || isUseless(name));
       for (const name of swept) await unlink(this.native, join(directory, name));
       return swept;
@@ -170,10 +178,5 @@ export class ListDirectory {
       await this.giveUp(names);
       throw thrown;
     }
-  }
-
-  async #files(directory: string): Promise<DirectoryFile[]> {
-    // If there is no directory, no list was ever made.
-    return filesIn(this.native, directory).catch(insteadOf(['ENOENT'], []));
   }
 }
