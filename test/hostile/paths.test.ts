@@ -17,8 +17,9 @@ import {
   writeFileSync,
 } from 'node:fs';
 import type { TestContext } from 'node:test';
+import { readMountInfo } from '../../src/base/system/mountinfo.js';
 import { growStaged } from '../../src/driver/node/growth.js';
-import { resolveUsable } from '../../src/driver/node/paths.js';
+import { lookAround, type PathField, usablePath } from '../../src/driver/node/paths.js';
 import { useNode } from '../integration/node/node-fixture.js';
 import { callContext } from '../support/call-context.js';
 import { blockCapability, mountCapability } from '../support/csi-client.js';
@@ -188,7 +189,10 @@ test('a directory that the configuration names through a link is protected at it
     pools: [{ kind: 'reflink' as const, name: 'linked', directory: data.link, place: 'any' as const }],
     socketPath: `${socket.link}/csi.sock`,
   };
-  const resolve = (path: string): Promise<string | null> => resolveUsable({ config }, path, 'target_path');
+  const resolve = async (path: string): Promise<string | null> => {
+    const deps = { config, native: node.native };
+    return usablePath(deps, await lookAround(deps, [path], null), path, 'target_path');
+  };
   for (const path of [data.real, `${data.real}/inner`, `${state.real}/inner`, socket.real]) {
     await assert.rejects(resolve(path), /^CsiError: target_path .* cannot be used/, path);
   }
@@ -199,7 +203,8 @@ test('H7: the directory in which interfaces before v1 stage is refused as a targ
   const { legacyStagingDirectory } = node.deps.config;
   mkdirSync(legacyStagingDirectory, { recursive: true });
   const path = `${legacyStagingDirectory}/pod`;
-  const resolve = (field: string): Promise<string | null> => resolveUsable(node.deps, path, field);
+  const resolve = async (field: PathField): Promise<string | null> =>
+    usablePath(node.deps, await lookAround(node.deps, [path], null), path, field);
   await refused(resolve('target_path'), 'INVALID_ARGUMENT', /it lies in/);
   assert.equal(await resolve('staging_target_path'), path);
 });
@@ -313,7 +318,7 @@ test('an ext4 staged below a directory shared twice can be grown unmounted', asy
   const capability = mountOf('ext4');
   assert.ok(capability.accessType === 'mount');
   const context = callContext({ note: (fields) => assert.fail(JSON.stringify(fields)) });
-  const staging = { volume, attachment, capability, directory, context };
+  const staging = { volume, attachment, capability, directory, context, mountsAgain: readMountInfo };
   const source = attachment.devicePath;
   // A kernel that grows this ext4 only while it is not mounted.
   node.failing = { method: 'growFileSystem', code: 'EOPNOTSUPP' };

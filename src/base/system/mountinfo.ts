@@ -50,18 +50,26 @@ export async function mountInfoOfProcess(pid: string): Promise<MountEntry[]> {
   return withBlockDevices(parseMountInfo(await readFile(`/proc/${pid}/mountinfo`, 'utf8')));
 }
 
-/**
- * Adds the block devices of btrfs, whose st_dev is made up. The source names the device, and for btrfs the kernel itself
- * fills in the source. If the source is not a block device here, the device stays unknown.
- */
 async function withBlockDevices(entries: MountEntry[]): Promise<MountEntry[]> {
-  const sources = new Set(entries.filter(isBtrfs).map(({ source }) => source));
-  if (sources.size === 0) return entries;
   const numbers = new Map<string, number>();
-  for (const source of sources) {
+  for (const source of btrfsSources(entries)) {
     const found = await stat(source).catch(() => null);
     if (found?.isBlockDevice() === true) numbers.set(source, found.rdev);
   }
+  return withDevicesOf(entries, numbers);
+}
+
+/**
+ * The sources that name the block devices of btrfs, whose st_dev is made up. For btrfs the kernel itself fills in the source. If
+ * a source is not a block device here, the device stays unknown.
+ */
+export function btrfsSources(entries: readonly MountEntry[]): Set<string> {
+  return new Set(entries.filter(isBtrfs).map(({ source }) => source));
+}
+
+/** @param numbers st_rdev by source */
+export function withDevicesOf(entries: MountEntry[], numbers: ReadonlyMap<string, number>): MountEntry[] {
+  if (numbers.size === 0) return entries;
   return entries.map((entry) => {
     const rdev = isBtrfs(entry) ? numbers.get(entry.source) : undefined;
     if (rdev === undefined) return entry;
@@ -69,20 +77,25 @@ async function withBlockDevices(entries: MountEntry[]): Promise<MountEntry[]> {
   });
 }
 
-const isBtrfs = (entry: MountEntry): boolean => entry.fsType === 'btrfs';
+const isBtrfs = ({ fsType }: Pick<MountEntry, 'fsType'>): boolean => fsType === 'btrfs';
+
+/** What decides whether an entry is wanted. */
+export type MountLine = Pick<MountEntry, 'major' | 'minor' | 'root' | 'mountPoint' | 'fsType'>;
 
 /**
  * Parses the text alone, so `device` equals st_dev, even for btrfs. Throws on a line that does not have the documented form,
  * because overlooking a mount would be worse.
  */
-export function parseMountInfo(text: string): MountEntry[] {
-  return text
-    .split('\n')
-    .filter((line) => line !== '')
-    .map(parseLine);
+export function parseMountInfo(text: string, isWanted: (line: MountLine) => boolean = () => true): MountEntry[] {
+  const entries: MountEntry[] = [];
+  for (const line of text.split('\n')) {
+    const entry = line === '' ? null : parseLine(line, isWanted);
+    if (entry !== null) entries.push(entry);
+  }
+  return entries;
 }
 
-function parseLine(line: string): MountEntry {
+function parseLine(line: string, isWanted: (line: MountLine) => boolean): MountEntry | null {
   const fields = line.split(' ');
   const separator = fields.indexOf('-', FIXED_FIELDS);
   const [id, parent, number, root, mountPoint, options] = fields;
@@ -92,20 +105,24 @@ function parseLine(line: string): MountEntry {
     throw new Error(`${MOUNTINFO} has a line of unknown form: ${line}`);
   }
   const device = { major: Number(numbers[1]), minor: Number(numbers[2]) };
+  const seen = {
+    ...device,
+    root: decodeOctal(root ?? ''),
+    mountPoint: decodeOctal(mountPoint ?? ''),
+    fsType: decodeOctal(fsType ?? ''),
+  };
+  if (!isWanted(seen)) return null;
   const optional = fields.slice(FIXED_FIELDS, separator);
   const mountOptions = options.split(',');
   const fileSystemOptions = superOptions.split(',');
   return {
     mountId: Number(id),
     parentId: Number(parent),
-    ...device,
+    ...seen,
     device,
-    root: decodeOctal(root ?? ''),
-    mountPoint: decodeOctal(mountPoint ?? ''),
     options: mountOptions,
     peerGroup: groupIn(optional, 'shared:'),
     masterGroup: groupIn(optional, 'master:'),
-    fsType: decodeOctal(fsType ?? ''),
     source: decodeOctal(source ?? ''),
     superOptions: fileSystemOptions,
     readOnly: mountOptions.includes('ro'),
@@ -174,3 +191,5 @@ export function mountsOfFileSystem(mounts: readonly MountEntry[], dev: number): 
 /** 12 bits of major and 20 of minor number, as stat(2) folds them into 32. */
 export const majorOf = (rdev: number): number => (rdev >>> 8) & 0xfff;
 export const minorOf = (rdev: number): number => (rdev & 0xff) | ((rdev >>> 12) & 0xfff00);
+export const rdevOf = (major: number, minor: number): number =>
+  ((minor & 0xff) | (major << 8) | ((minor & 0xfff00) << 12)) >>> 0;

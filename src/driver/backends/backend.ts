@@ -18,6 +18,8 @@ import type { SnapshotScan } from './snapshot-scan.js';
 export interface Attachment {
   /** /dev/loopN or /dev/dm-N. Valid at the moment only; never store the path. */
   devicePath: string;
+  /** st_rdev of the device. */
+  rdev: number;
   readOnly: boolean;
   sizeBytes: bigint;
 }

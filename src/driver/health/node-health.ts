@@ -6,6 +6,7 @@
  */
 import { parsePath, parseSecrets, requireAbsolutePath, requireString } from '../../base/csi/fields.js';
 import { boundTo, type HandlerWith, type RpcName, type UnaryHandlers } from '../../base/csi/service.js';
+import type { NativeRunner } from '../native/pool.js';
 import { type VolumeView, viewForRelease } from '../usage/volume-view.js';
 import { readyVolume } from '../volumes/ready-volume.js';
 import { healthMessage } from './controller-health.js';
@@ -20,7 +21,10 @@ import {
   volumeConditions,
 } from './volume-health.js';
 
-export interface NodeHealthDependencies extends HealthDependencies {
+/** What looking at a volume in use takes. */
+type LookDependencies = HealthDependencies & { native: NativeRunner };
+
+export interface NodeHealthDependencies extends LookDependencies {
   /** The names of the configured pools. */
   pools: readonly string[];
 }
@@ -35,7 +39,7 @@ export function nodeHealthRpcs(deps: NodeHealthDependencies): UnaryHandlers<'Nod
 }
 
 /** The health in one sentence, for CSI 1.12 and before. Answers share pool probes: orchestrators ask every minute. */
-export function nodeConditionOf(deps: HealthDependencies): (view: VolumeView) => Promise<VolumeCondition> {
+export function nodeConditionOf(deps: LookDependencies): (view: VolumeView) => Promise<VolumeCondition> {
   const probe = new PoolProbe(deps, PROBE_AGE_MS);
   return async (view) => summary(await conditionsOf(deps, probe, view));
 }
@@ -54,7 +58,7 @@ const getVolumeHealth: Handler<'NodeGetVolumeHealth'> = async (deps, request) =>
 };
 
 /** The paths of a request change nothing: the node checks every place where the volume is staged or published. */
-async function conditionsOf(deps: HealthDependencies, probe: PoolProbe, view: VolumeView): Promise<HealthEntry[]> {
+async function conditionsOf(deps: LookDependencies, probe: PoolProbe, view: VolumeView): Promise<HealthEntry[]> {
   return volumeConditions(await storageOf(probe, view), await observeUse(deps, view));
 }
 

@@ -9,6 +9,7 @@ import type { PublicationRecord, StagingRecord } from '../catalogue/records.js';
 import { settingsNotInForce } from '../host/block-settings.js';
 import { fileSystemTroubles } from '../host/file-system-errors.js';
 import { kernelPath } from '../host/target.js';
+import type { NativeRunner } from '../native/pool.js';
 import {
   belongsTo,
   blockDeviceAt,
@@ -32,7 +33,7 @@ interface Place {
 }
 
 export async function observeUse(
-  { catalogue }: Pick<HealthDependencies, 'catalogue'>,
+  { catalogue, native }: Pick<HealthDependencies, 'catalogue'> & { native: NativeRunner },
   view: VolumeView,
 ): Promise<UseObservations> {
   const { volumeId } = view.volume;
@@ -50,14 +51,14 @@ export async function observeUse(
       detachedAt.push(place.path);
     }
   }
-  return { detachedAt, settingsMissing: await settingsMissing(view), fileSystems };
+  return { detachedAt, settingsMissing: await settingsMissing(native, view), fileSystems };
 }
 
 /** No settings are missing if the device is detached meanwhile. */
-async function settingsMissing({ volume, attachment }: VolumeView): Promise<string[]> {
+async function settingsMissing(native: NativeRunner, { volume, attachment }: VolumeView): Promise<string[]> {
   if (attachment === null || attachment.readOnly) return [];
   const settings = parseDeviceSettings(volume.mutableParameters, 'mutable_parameters');
-  return settingsNotInForce(attachment.devicePath, settings).catch(() => []);
+  return settingsNotInForce(native, attachment, settings).catch(() => []);
 }
 
 function stagingPlace({ stagingPath, resolvedPath, capability }: StagingRecord): Place {

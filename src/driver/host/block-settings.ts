@@ -4,10 +4,16 @@
  * A loop device number keeps its scheduler when it is reused, and kernels differ in what they do with its
  * read-ahead. So a setting that was not requested is set to the kernel's default, as far as possible. Knows no volumes.
  */
-import { readFile, stat, writeFile } from 'node:fs/promises';
-import { CsiError, errorCode, insteadOf } from '../../base/errors.js';
+import { writeFile } from 'node:fs/promises';
+import { CsiError, errorCode } from '../../base/errors.js';
 import { majorOf, minorOf } from '../../base/system/mountinfo.js';
 import type { NativeRunner } from '../native/pool.js';
+
+/** A device by its node, and by the st_rdev of the node. */
+export interface BlockDevice {
+  devicePath: string;
+  rdev: number;
+}
 
 /** A setting is null if nobody asked for it. */
 export interface BlockSettings {
@@ -40,19 +46,19 @@ const DEFAULT_SCHEDULER = 'none';
  */
 export async function applyBlockSettings(
   native: NativeRunner,
-  devicePath: string,
+  device: BlockDevice,
   settings: BlockSettings,
   onRefused: (refusal: Error, what: string) => void,
 ): Promise<void> {
   const done: Change[] = [];
-  for (const change of await changesFor(native, devicePath, settings)) {
+  for (const change of changesFor(native, device, await stateOf(native, device), settings)) {
     try {
       await change.make();
       done.push(change);
     } catch (thrown) {
       if (!change.isAsked) continue;
       try {
-        onRefused(refusalOf(change.what, devicePath, thrown), change.what);
+        onRefused(refusalOf(change.what, device.devicePath, thrown), change.what);
       } catch (refusal) {
         for (const earlier of done.reverse()) await earlier.revert().catch(() => undefined);
         throw refusal;
@@ -62,15 +68,19 @@ export async function applyBlockSettings(
 }
 
 /** The requested settings that are not in force, such as "loopDirectIo true". */
-export async function settingsNotInForce(devicePath: string, settings: BlockSettings): Promise<string[]> {
-  const changes = await changesFor(null, devicePath, settings);
+export async function settingsNotInForce(
+  native: NativeRunner,
+  device: BlockDevice,
+  settings: BlockSettings,
+): Promise<string[]> {
+  const changes = changesFor(native, device, await stateOf(native, device), settings);
   return changes.filter(({ isAsked }) => isAsked).map(({ what }) => what);
 }
 
 /** Null if the device is no loop device. */
-export async function isDirectIo(devicePath: string): Promise<boolean | null> {
-  const before = await attribute(`${await sysfsDirectory(devicePath)}/loop/dio`);
-  return before === '' ? null : before === '1';
+export async function isDirectIo(native: NativeRunner, device: BlockDevice): Promise<boolean | null> {
+  const { directIo } = await stateOf(native, device);
+  return directIo === '' ? null : directIo === '1';
 }
 
 function refusalOf(what: string, devicePath: string, thrown: unknown): Error {
@@ -83,35 +93,45 @@ function refusalOf(what: string, devicePath: string, thrown: unknown): Error {
   );
 }
 
-async function sysfsDirectory(devicePath: string): Promise<string> {
-  const { rdev } = await stat(devicePath);
-  return `/sys/dev/block/${majorOf(rdev)}:${minorOf(rdev)}`;
+const sysfsDirectory = ({ rdev }: BlockDevice): string => `/sys/dev/block/${majorOf(rdev)}:${minorOf(rdev)}`;
+
+/** The attributes of a device that the settings are about; empty if the device has no such attribute. */
+type State = Readonly<Record<keyof typeof ATTRIBUTES, string>>;
+
+const ATTRIBUTES = {
+  readAhead: 'queue/read_ahead_kb',
+  optimalIo: 'queue/optimal_io_size',
+  scheduler: 'queue/scheduler',
+  directIo: 'loop/dio',
+} as const;
+
+async function stateOf(native: NativeRunner, device: BlockDevice): Promise<State> {
+  const paths = Object.values(ATTRIBUTES).map((name) => `${sysfsDirectory(device)}/${name}`);
+  const { texts } = await native.run('attributes', { paths });
+  const [readAhead = '', optimalIo = '', scheduler = '', directIo = ''] = texts.map((text) => text ?? '');
+  return { readAhead, optimalIo, scheduler, directIo };
 }
 
-/** @param native null if the caller makes no change */
-async function changesFor(native: NativeRunner | null, devicePath: string, settings: BlockSettings): Promise<Change[]> {
-  const directory = await sysfsDirectory(devicePath);
-  const changes = await Promise.all([
-    readAhead(directory, settings.readAheadKiB),
-    scheduler(directory, settings.ioScheduler),
-    directIo(native, devicePath, directory, settings.loopDirectIo),
-  ]);
+function changesFor(native: NativeRunner, device: BlockDevice, state: State, settings: BlockSettings): Change[] {
+  const changes = [
+    readAhead(device, state, settings.readAheadKiB),
+    scheduler(device, state, settings.ioScheduler),
+    directIo(native, device, state, settings.loopDirectIo),
+  ];
   return changes.filter((change) => change !== null);
 }
 
 /** The default is what the kernel gives a new device: twice its optimal transfer size, but at least 128 KiB. */
-async function readAhead(directory: string, asked: number | null): Promise<Change | null> {
-  const path = `${directory}/queue/read_ahead_kb`;
-  const [before, best] = await Promise.all([attribute(path), attribute(`${directory}/queue/optimal_io_size`)]);
-  const wanted = String(asked ?? Math.max(DEFAULT_READ_AHEAD_KIB, (2 * Number(best)) / 1024));
+function readAhead(device: BlockDevice, { readAhead: before, optimalIo }: State, asked: number | null): Change | null {
+  const wanted = String(asked ?? Math.max(DEFAULT_READ_AHEAD_KIB, (2 * Number(optimalIo)) / 1024));
   // The kernel rounds down to whole pages.
   if (asked !== null && String(asked - (asked % PAGE_KIB)) === before) return null;
+  const path = `${sysfsDirectory(device)}/${ATTRIBUTES.readAhead}`;
   return textChange(`readAheadKiB ${wanted}`, asked !== null, { path, before, wanted });
 }
 
-async function scheduler(directory: string, asked: string | null): Promise<Change | null> {
-  const path = `${directory}/queue/scheduler`;
-  const names = (await attribute(path)).split(' ').filter((name) => name !== '');
+function scheduler(device: BlockDevice, { scheduler: text }: State, asked: string | null): Change | null {
+  const names = text.split(' ').filter((name) => name !== '');
   const active = names.find((name) => name.startsWith('['))?.slice(1, -1) ?? names[0] ?? '';
   const offered = names.map((name) => name.replace(/[[\]]/g, ''));
   if (asked !== null && !offered.includes(asked)) {
@@ -120,18 +140,17 @@ async function scheduler(directory: string, asked: string | null): Promise<Chang
     return impossible(`ioScheduler ${asked}`, why);
   }
   const wanted = asked ?? DEFAULT_SCHEDULER;
-  const state = { path, before: active, wanted };
-  return textChange(`ioScheduler ${wanted}`, asked !== null, state);
+  const path = `${sysfsDirectory(device)}/${ATTRIBUTES.scheduler}`;
+  return textChange(`ioScheduler ${wanted}`, asked !== null, { path, before: active, wanted });
 }
 
 /** Direct I/O is on by default, if the file system below the loop device allows it. */
-async function directIo(
-  native: NativeRunner | null,
-  devicePath: string,
-  directory: string,
+function directIo(
+  native: NativeRunner,
+  { devicePath }: BlockDevice,
+  { directIo: before }: State,
   asked: boolean | null,
-): Promise<Change | null> {
-  const before = await attribute(`${directory}/loop/dio`);
+): Change | null {
   if (before === '') {
     if (asked === null) return null;
     const why = `cannot be set on ${devicePath}: it is not a loop device; leave that parameter out`;
@@ -140,7 +159,7 @@ async function directIo(
   const wanted = asked ?? true;
   if ((before === '1') === wanted) return null;
   const set = async (value: boolean): Promise<void> => {
-    await native?.run('setLoopDirectIo', { devicePath, directIo: value });
+    await native.run('setLoopDirectIo', { devicePath, directIo: value });
   };
   const what = `loopDirectIo ${wanted}`;
   return { what, isAsked: asked !== null, make: () => set(wanted), revert: () => set(!wanted) };
@@ -159,9 +178,4 @@ function textChange(
   if (before === wanted) return null;
   const write = (text: string) => () => writeFile(path, text);
   return { what, isAsked, make: write(wanted), revert: write(before) };
-}
-
-/** Empty if the device has no such attribute. */
-async function attribute(path: string): Promise<string> {
-  return (await readFile(path, 'utf8').catch(insteadOf(['ENOENT'], ''))).trim();
 }

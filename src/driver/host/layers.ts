@@ -7,8 +7,9 @@
  */
 import { CsiError, SystemError } from '../../base/errors.js';
 import { type MountEntry, mountsAt, readMountInfo } from '../../base/system/mountinfo.js';
+import type { SeenPath } from '../native/look-calls.js';
 import type { NativeRunner } from '../native/pool.js';
-import { assertEmpty, assertTargetFits, type TargetType } from './target.js';
+import { assertEmpty, assertTargetFits, seePath, type TargetType } from './target.js';
 
 export interface Bind extends LayerFlags {
   source: string;
@@ -101,16 +102,18 @@ export interface Unmounted {
  * if a layer is busy or cannot be reached.
  *
  * @param before the current mounts, if the caller has just read them
+ * @param again reads the mounts, at least those at the path and on the way to it
  */
 export async function unmountLayers(
   native: NativeRunner,
   path: string,
   belongs: (entry: MountEntry) => boolean | Promise<boolean>,
   before?: readonly MountEntry[],
+  again: () => Promise<readonly MountEntry[]> = readMountInfo,
 ): Promise<Unmounted> {
   let found = false;
-  let mounts = before ?? (await readMountInfo());
-  for (let changes = 0; ; mounts = await readMountInfo()) {
+  let mounts = before ?? (await again());
+  for (let changes = 0; ; mounts = await again()) {
     const top = mountsAt(mounts, path).at(-1);
     if (top === undefined || !(await belongs(top))) return { found, mounts };
     try {
@@ -129,16 +132,20 @@ export async function unmountLayers(
   }
 }
 
-/** Makes an empty directory or file to mount on. Accepts an empty one that already exists. */
-export async function makeTarget(native: NativeRunner, path: string, type: TargetType): Promise<void> {
-  if (await assertTargetFits(path, type)) return;
+/**
+ * Makes an empty directory or file to mount on. Accepts an empty one that already exists.
+ *
+ * @param seen what the caller has just seen at the path
+ */
+export async function makeTarget(native: NativeRunner, path: string, type: TargetType, seen?: SeenPath): Promise<void> {
+  if (assertTargetFits(path, seen ?? (await seePath(native, path)), type)) return;
   const directory = type === 'directory';
   await refusing(`${path} cannot be made`, () => native.run('makeTarget', { path, directory }));
 }
 
 /** Removes an empty directory or file that nothing is mounted on, if there is one. Refuses to remove anything else. */
-export async function removeTarget(native: NativeRunner, path: string): Promise<void> {
-  if ((await assertEmpty(path)) === null) return;
+export async function removeTarget(native: NativeRunner, path: string, seen?: SeenPath): Promise<void> {
+  if (!assertEmpty(path, seen ?? (await seePath(native, path)))) return;
   await refusing(`${path} cannot be removed`, () => native.run('removeTarget', { path }));
 }
 

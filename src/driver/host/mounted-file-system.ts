@@ -19,18 +19,16 @@ const BTRFS_FILE_SYSTEMS = '/sys/fs/btrfs';
 
 /**
  * An option or a number of devices that is in force on a device just mounted although nobody asked for it, in a few words; null
- * if there is none. `asked` are the options of the mount, `mounts` are the mounts after it.
+ * if there is none. `rdev` is the st_rdev of the device, `asked` are the options of the mount, `mounts` are the mounts after it.
  */
 export async function unaskedInForce(
   type: FileSystem,
-  devicePath: string,
+  rdev: number,
   asked: readonly string[],
   mounts: readonly MountEntry[],
 ): Promise<string | null> {
-  const { rdev } = await stat(devicePath);
-  const name = await kernelName(rdev);
-  if (type === 'ext4') return unaskedOfExt4(name, asked);
-  if (type === 'btrfs') return unaskedOfBtrfs(name);
+  if (type === 'ext4') return unaskedOfExt4(await kernelName(rdev), asked);
+  if (type === 'btrfs') return unaskedOfBtrfs(await kernelName(rdev));
   const entries = mountsOfDevice(mounts, rdev);
   return entries.flatMap((entry) => entry.superOptions).find((one) => XFS_DEVICES.test(one)) ?? null;
 }

@@ -14,6 +14,8 @@ import { kernelPath } from './target.js';
 export interface MountRequest {
   /** A block device. */
   source: string;
+  /** Its st_rdev, if the caller knows it. */
+  rdev?: number;
   target: string;
   fsType: string;
   /** Options as for `mount -o`, one per element. */
@@ -22,6 +24,8 @@ export interface MountRequest {
   isResolved?: boolean;
   /** The current mounts, if the caller has just read them. */
   before?: readonly MountEntry[];
+  /** Reads the mounts, at least those at the target, on the way to it and of the source. */
+  again?: () => Promise<readonly MountEntry[]>;
 }
 
 /**
@@ -30,8 +34,8 @@ export interface MountRequest {
  * whether or not anybody waits for the call.
  */
 export async function mount(native: NativeRunner, request: MountRequest): Promise<readonly MountEntry[]> {
-  const { source, target, fsType, options } = request;
-  const { rdev } = await stat(source);
+  const { source, target, fsType, options, again = readMountInfo } = request;
+  const rdev = request.rdev ?? (await stat(source)).rdev;
   const path = request.isResolved === true ? target : await kernelPath(target);
   if (path === null) {
     throw CsiError.failedPrecondition(`${source} (${fsType}) cannot be mounted on ${target}: no such directory`);
@@ -40,7 +44,7 @@ export async function mount(native: NativeRunner, request: MountRequest): Promis
     const top = mountsAt(mounts, path).at(-1);
     return top !== undefined && isOfDevice(top, rdev) && top.fsType === fsType;
   };
-  const before = request.before ?? (await readMountInfo());
+  const before = request.before ?? (await again());
   if (isDone(before)) return before;
   const readOnly = options.includes('ro');
   try {
@@ -59,7 +63,7 @@ export async function mount(native: NativeRunner, request: MountRequest): Promis
       { cause },
     );
   }
-  const after = await readMountInfo();
+  const after = await again();
   if (isDone(after)) return after;
   throw CsiError.internal(`mounting ${source} on ${target} had no effect that mountinfo shows`);
 }

@@ -14,7 +14,8 @@ export interface Protection {
   directories: readonly string[];
 }
 
-const SYSTEM_TREES: readonly string[] = [
+/** The directories that belong to the system, with everything in them. */
+export const SYSTEM_TREES: readonly string[] = [
   '/bin',
   '/boot',
   '/dev',

@@ -6,10 +6,11 @@
  * resolved paths.
  */
 import type { Stats } from 'node:fs';
-import { lstat, readdir, realpath } from 'node:fs/promises';
+import { lstat, realpath } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { CsiError, insteadOf } from '../../base/errors.js';
-import { mountsAt, readMountInfo } from '../../base/system/mountinfo.js';
+import type { SeenEntry, SeenPath } from '../native/look-calls.js';
+import type { NativeRunner } from '../native/pool.js';
 
 /** The errors that mean that the path does not exist. A path with too long a name cannot exist. */
 const ABSENT = ['ENOENT', 'ENOTDIR', 'ENAMETOOLONG'];
@@ -27,53 +28,50 @@ export function entryAt(path: string): Promise<Stats | null> {
   return lstat(path).catch(insteadOf(ABSENT, null));
 }
 
-/**
- * FAILED_PRECONDITION if the path itself is a symbolic link. A mount point is no link, even if the file system on it has shut
- * down and fails every stat.
- */
-export async function assertNoLink(path: string): Promise<void> {
-  try {
-    await plainEntryAt(path);
-  } catch (thrown) {
-    if (thrown instanceof CsiError || mountsAt(await readMountInfo(), path).length === 0) throw thrown;
-  }
+/** One look at a path. */
+export async function seePath(native: NativeRunner, path: string): Promise<SeenPath> {
+  const { paths } = await native.run('look', { paths: [path], trees: [], places: [], devicePath: null });
+  const [seen] = paths;
+  if (seen === undefined) throw new Error('a look without an answer');
+  return seen;
 }
 
-/** The entry at the path; null if there is none. FAILED_PRECONDITION if the entry is a symbolic link. */
-export async function plainEntryAt(path: string): Promise<Stats | null> {
-  const found = await entryAt(path);
-  if (found?.isSymbolicLink() !== true) return found;
+/** What is at the path; null if nothing is. FAILED_PRECONDITION if the path itself is a symbolic link. */
+export function plainEntry(path: string, { entry }: SeenPath): SeenPath['entry'] {
+  if (entry?.kind !== 'link') return entry;
   throw CsiError.failedPrecondition(
     `${path} is a symbolic link; remove it: mounts are made on real directories and files only`,
   );
 }
 
 /** FAILED_PRECONDITION if the path exists and makeTarget would not accept it. Returns whether the path exists. */
-export async function assertTargetFits(path: string, type: TargetType): Promise<boolean> {
-  const found = await plainEntryAt(path);
-  if (found === null) return false;
-  const fits = type === 'directory' ? found.isDirectory() : found.isFile();
-  if (!fits) throw CsiError.failedPrecondition(`${path} exists and is not a ${type}; remove it`);
-  if (await isEmpty(path, found)) return true;
+export function assertTargetFits(path: string, seen: SeenPath, type: TargetType): boolean {
+  const entry = plainEntry(path, seen);
+  if (entry === null) return false;
+  assertNotMounted(path, entry);
+  if (entry.kind !== type) throw CsiError.failedPrecondition(`${path} exists and is not a ${type}; remove it`);
+  if (entry.isEmpty) return true;
   throw CsiError.failedPrecondition(`${path} exists and is not empty; a mount would hide its content. Move it away`);
 }
 
-/** FAILED_PRECONDITION if the path is anything but an empty directory or file. Returns the entry; null if there is none. */
-export async function assertEmpty(path: string): Promise<Stats | null> {
-  const found = await plainEntryAt(path);
-  if (found === null || (await isEmpty(path, found))) return found;
+/** FAILED_PRECONDITION if the path is anything but an empty directory or file. Returns whether there is one. */
+export function assertEmpty(path: string, seen: SeenPath): boolean {
+  const entry = plainEntry(path, seen);
+  if (entry === null) return false;
+  assertNotMounted(path, entry);
+  if (entry.isEmpty) return true;
   throw CsiError.failedPrecondition(
     `${path} is neither a mount point nor an empty directory or file; it was left as it is: inspect it and move it away`,
   );
 }
 
-/** Whether the path holds content that nobody may remove: anything but an empty directory or an empty file. */
-export async function holdsContent(path: string): Promise<boolean> {
-  const found = await plainEntryAt(path);
-  return found !== null && !(await isEmpty(path, found));
+function assertNotMounted(path: string, { kind }: SeenEntry): void {
+  if (kind !== 'mount point') return;
+  throw CsiError.failedPrecondition(`${path} has something mounted on it; it was left as it is: unmount it`);
 }
 
-async function isEmpty(path: string, found: Stats): Promise<boolean> {
-  if (found.isDirectory()) return (await readdir(path)).length === 0;
-  return found.isFile() && found.size === 0;
+/** Whether the path holds content that nobody may remove: anything but an empty directory or an empty file. */
+export function holdsContent(path: string, seen: SeenPath): boolean {
+  const entry = plainEntry(path, seen);
+  return entry !== null && !entry.isEmpty;
 }

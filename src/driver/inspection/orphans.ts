@@ -156,8 +156,9 @@ async function isUsed(
     const path = resolvedPath ?? stagingPath;
     if ((await hiddenMountReason(path, mountPropagation, mounts)) !== null) return true;
   }
-  const attachment = { devicePath, readOnly, sizeBytes };
-  const view = { volume, attachment, node: statSync(devicePath), mounts, poolFailure: null };
+  const node = statSync(devicePath);
+  const attachment = { devicePath, rdev: node.rdev, readOnly, sizeBytes };
+  const view = { volume, attachment, node, mounts, poolFailure: null };
   return (await otherUse(view, [])) !== null;
 }
 

@@ -9,6 +9,7 @@ import type { NativePool, NativeRunner, UnaryMethod } from './pool.js';
 
 /**
  * What a call may wait for:
+ * - node: what the kernel knows about the node's paths, mounts and devices. Waits for no pool and no volume.
  * - look-up: a directory of a pool, or what the kernel knows about its devices. Writes nothing, and waits for no volume.
  * - pool: the disk of a pool, which all its volumes share, or the attaching of a device.
  * - volume: the file system or the device of a volume, which a tenant, or a program that freezes it, can stop forever.
@@ -16,9 +17,11 @@ import type { NativePool, NativeRunner, UnaryMethod } from './pool.js';
  *
  * A call of the kind `volume` or `release` that is for no volume counts as `pool`.
  */
-export type Kind = 'look-up' | 'pool' | 'volume' | 'release';
+export type Kind = 'node' | 'look-up' | 'pool' | 'volume' | 'release';
 
 export const KINDS: Readonly<Record<UnaryMethod, Kind>> = {
+  look: 'node',
+  attributes: 'node',
   openDirectories: 'look-up',
   listDirectory: 'look-up',
   fileState: 'look-up',

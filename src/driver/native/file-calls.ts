@@ -10,6 +10,7 @@ import { errorCode, messageOf } from '../../base/errors.js';
 import type { NativeFailure, NativeResult } from '../../base/system/native-result.js';
 import { readOwnSync } from '../../base/system/own-files.js';
 import { type Addon, loadAddon } from './addon.js';
+import { LOOK_CALLS } from './look-calls.js';
 
 const MAX_TEXT_BYTES = 4096;
 
@@ -17,6 +18,7 @@ type At = { path: string };
 type Names = { from: string; to: string };
 
 const FILE_CALLS = {
+  ...LOOK_CALLS,
   /** The names with one of the suffixes: handing tens of thousands of names to another thread takes longer than reading them. */
   readDirectory: ({ path, suffixes = [''] }: At & { suffixes?: readonly string[] }) => ({
     names: fs.readdirSync(path).filter((name) => suffixes.some((each) => name.endsWith(each))),

@@ -11,7 +11,7 @@ import { uuidOf } from '../../base/csi/handles.js';
 import type { MountAccess } from '../../base/csi/volume-capability.js';
 import { CsiError } from '../../base/errors.js';
 import { ExecError } from '../../base/process/exec.js';
-import { type MountEntry, readMountInfo } from '../../base/system/mountinfo.js';
+import type { MountEntry } from '../../base/system/mountinfo.js';
 import type { Attachment, Backend } from '../backends/backend.js';
 import type { VolumeRecord } from '../catalogue/records.js';
 import { giveIdentity } from '../host/btrfs-identity.js';
@@ -42,7 +42,7 @@ export async function stageFileSystem(
   staging: FileSystemStaging,
   mounts: readonly MountEntry[],
 ): Promise<void> {
-  const { volume, attachment, capability, directory } = staging;
+  const { volume, attachment, capability, directory, mountsAgain } = staging;
   const backend = deps.backendOf(volume.pool);
   const type = (await isEmpty(backend, volume, attachment))
     ? await formatPristine(deps, staging)
@@ -50,10 +50,10 @@ export async function stageFileSystem(
   await markInitialized(deps.catalogue, backend, volume);
   const flags = [...parseStoredMountOptions(ownOptions(volume), OWN_OPTIONS, type), ...capability.mountFlags];
   const options = mountOptions(type, flags, isReaderOnly(capability));
-  const guarded = { volume, attachment, type, directory, options };
+  const guarded = { volume, attachment, type, directory, options, mountsAgain };
   await mountGuarded(deps, { ...guarded, before: mounts });
   if (!(await growsMounted(staging, type))) return;
-  await growStaged(deps, staging, type, async () => mountGuarded(deps, { ...guarded, before: await readMountInfo() }));
+  await growStaged(deps, staging, type, async () => mountGuarded(deps, { ...guarded, before: await mountsAgain() }));
 }
 
 /** Adds the volume to the failure of a tool, which names only the device. The device soon stands for another volume. */
@@ -115,7 +115,7 @@ async function findFileSystem(
         'nothing was formatted. Stage it as it is, or copy its data to a new volume',
     );
   }
-  if ((await mountPointsOf(attachment, mounts)) > 0) return type;
+  if (mountPointsOf(attachment, mounts) > 0) return type;
   // Checks the superblock before a tool gets the device. No tool gets an xfs, which, like all, is checked before its mount.
   if (type !== 'xfs') await assertAccepted(deps, { volume, attachment, type });
   if (clean === null) await checkFileSystem(type, devicePath);

@@ -5,7 +5,6 @@
  * reports it. Only a copy that was created larger than its source must have reached its size once before it is staged.
  */
 
-import { stat } from 'node:fs/promises';
 import type { CallContext } from '../../base/csi/service.js';
 import type { MountAccess, VolumeCapability } from '../../base/csi/volume-capability.js';
 import { CsiError, errorCode, messageOf, StatusCode } from '../../base/errors.js';
@@ -36,6 +35,8 @@ export interface FileSystemStaging {
   capability: MountAccess & VolumeCapability;
   directory: string;
   context: CallContext;
+  /** Reads the mounts of the device, and those at the directory. */
+  mountsAgain: () => Promise<readonly MountEntry[]>;
 }
 
 /**
@@ -135,12 +136,11 @@ export async function growStaged(
     await growMounted(deps, mounted, staging.context);
   } catch (thrown) {
     const isOffline = type === 'ext4' && errorCode(thrown) === 'EOPNOTSUPP';
-    if (!isOffline || mountAgain === null || (await mountPointsOf(attachment, await readMountInfo())) > 1) {
+    if (!isOffline || mountAgain === null || mountPointsOf(attachment, await readMountInfo()) > 1) {
       carryOn(staging, thrown);
       return;
     }
-    const { rdev } = await stat(devicePath);
-    await unmountLayers(deps.native, directory, (entry) => isOfDevice(entry, rdev));
+    await unmountLayers(deps.native, directory, (entry) => isOfDevice(entry, attachment.rdev));
     await growUnmounted(deps, staging);
     await mountAgain();
   }
@@ -158,8 +158,7 @@ function tooSmallToGrow(volumeId: string, fsType: string, deviceBytes: bigint, t
 }
 
 /** The number of paths where the file system is mounted. mountinfo has a path twice if its parent directory is shared twice. */
-export async function mountPointsOf({ devicePath }: Attachment, mounts: readonly MountEntry[]): Promise<number> {
-  const { rdev } = await stat(devicePath);
+export function mountPointsOf({ rdev }: Attachment, mounts: readonly MountEntry[]): number {
   const entries = mountsOfDevice(mounts, rdev);
   return new Set(entries.map(({ mountPoint }) => mountPoint)).size;
 }

@@ -34,6 +34,8 @@ export interface GuardedMount extends FileSystemOnDevice {
   options: readonly string[];
   /** The current mounts. */
   before: readonly MountEntry[];
+  /** As in FileSystemStaging. */
+  mountsAgain: () => Promise<readonly MountEntry[]>;
 }
 
 /** The fsids of the btrfs file systems that are about to be mounted. */
@@ -62,19 +64,21 @@ export async function mountGuarded(deps: Dependencies, guarded: GuardedMount): P
   const mountIt = (): Promise<readonly MountEntry[]> =>
     mount(deps.native, {
       source,
+      rdev: attachment.rdev,
       target: directory,
       fsType: type,
       options,
       isResolved: true,
       before,
+      again: guarded.mountsAgain,
     });
-  if ((await mountPointsOf(attachment, before)) > 0) {
+  if (mountPointsOf(attachment, before) > 0) {
     await mountIt();
     return;
   }
   await assertAccepted(deps, guarded);
   const after = type === 'btrfs' ? await underOwnIdentity(deps, guarded, mountIt) : await mountIt();
-  const unasked = await unaskedInForce(type, source, options, after);
+  const unasked = await unaskedInForce(type, attachment.rdev, options, after);
   if (unasked === null) return;
   throw CsiError.failedPrecondition(
     `the ${type} file system of volume ${guarded.volume.volumeId} was mounted with ${unasked}, although nobody asked for it, ` +

@@ -33,19 +33,30 @@ import {
 import { nodeSegment } from '../../base/csi/topology.js';
 import type { VolumeCapability } from '../../base/csi/volume-capability.js';
 import { CsiError } from '../../base/errors.js';
-import { readMountInfo } from '../../base/system/mountinfo.js';
 import type { VolumeRecord } from '../catalogue/records.js';
 import { assertContextOf, podUidOf } from '../csi/orchestrator-keys.js';
 import { assertMountFlags } from '../host/file-system-options.js';
 import { isFileSystem } from '../host/file-systems.js';
 import { ofVolume } from '../native/pool.js';
 import { isPublishedReadOnly } from '../usage/publications.js';
+import { seeVolume } from '../usage/volume-view.js';
 import { pathKey, volumeKey } from '../volumes/operation-locks.js';
 import { readyVolume, volumeNotFound } from '../volumes/ready-volume.js';
 import { unsupportedReason } from '../volumes/volume-rules.js';
 import { expandVolume } from './expand-volume.js';
 import type { NodeDependencies } from './node-dependencies.js';
-import { assertSeenByCaller, publicationPlace, resolveUsable, stagingPlace } from './paths.js';
+import {
+  assertSeenByCaller,
+  lookAround,
+  type PathField,
+  placeOf,
+  placesOf,
+  publicationPlace,
+  type Recorded,
+  recordedStaging,
+  stagingPlace,
+  usablePath,
+} from './paths.js';
 import { publishVolume } from './publish-volume.js';
 import { stageVolume } from './stage-volume.js';
 import { releasePublication, unpublishUnknown } from './unpublish-volume.js';
@@ -80,13 +91,14 @@ export function createNodeService(deps: NodeDependencies): Service<'Node'> {
 const stage: Handler<'NodeStageVolume'> = async (node, request, context) => {
   requireFields(request, 'volume_id', 'staging_target_path', 'volume_capability');
   const field = 'staging_target_path';
-  return atPlace(node, request, field, context, async (deps, id, path) => {
+  return atPlace(node, request, field, context, async (deps, id, given) => {
     const volume = await readyVolume(deps.catalogue, id);
-    const place = await usablePlace(deps, path, field);
-    const { path: stagingPath, resolvedPath, mounts } = place;
+    const path = requireAbsolutePath(given, field);
+    const { record, others } = await recordedStaging(deps, id, path);
+    const { resolvedPath, seen } = await usablePlace(deps, volume, path, field, [record, ...others]);
     const capability = parseServed(volume, request);
-    const record = { volumeId: id, stagingPath, resolvedPath, capability };
-    await stageVolume(deps, volume, record, mounts, context);
+    const staging = { volumeId: id, stagingPath: path, resolvedPath, capability };
+    await stageVolume(deps, volume, { request: staging, seen, record, others: placesOf(others) }, context);
   });
 };
 
@@ -104,25 +116,30 @@ const unstage: Handler<'NodeUnstageVolume'> = async (node, request, context) => 
 const publish: Handler<'NodePublishVolume'> = async (node, request, context) => {
   requireFields(request, 'volume_id', 'target_path', 'volume_capability');
   const field = 'target_path';
-  return atPlace(node, request, field, context, async (deps, id, path) => {
+  return atPlace(node, request, field, context, async (deps, id, given) => {
     const volume = await readyVolume(deps.catalogue, id);
-    const target = await usablePlace(deps, path, field);
+    const path = requireAbsolutePath(given, field);
+    const staged = parsePath(request.staging_target_path, 'staging_target_path');
+    const stagingPath = staged === '' ? '' : requireAbsolutePath(staged, 'staging_target_path');
+    const [recordThere, { record, others }] = await Promise.all([
+      deps.catalogue.publicationAt(path),
+      recordedStaging(deps, id, stagingPath),
+    ]);
+    const { resolvedPath, seen } = await usablePlace(deps, volume, path, field, [recordThere, record, ...others]);
     const asked = parseBoolean(request.readonly, 'readonly');
     const readOnly = asked || (deps.config.controllerPublish && (await isPublishedReadOnly(deps, id)));
     const capability = parseServed(volume, request);
-    const staging = parsePath(request.staging_target_path, 'staging_target_path');
-    if (staging === '') {
+    if (stagingPath === '') {
       throw CsiError.failedPrecondition(
         `staging_target_path is empty: volume ${id} must be staged before it is published`,
       );
     }
-    const stagingPath = requireAbsolutePath(staging, 'staging_target_path');
-    const place = await stagingPlace(deps, id, stagingPath);
+    const staging = await placeOf(deps, stagingPath, record, 'staging_target_path', others);
     const podUid = podUidOf(parseMap(request.volume_context, 'volume_context'));
     const use = { volumeId: id, stagingPath, capability, readOnly, podUid };
-    const { path: targetPath, resolvedPath, mounts } = target;
-    const publication = { targetPath, resolvedPath, ...use };
-    await publishVolume(deps, volume, publication, place, mounts, context.callerMakesTargets);
+    const publication = { targetPath: path, resolvedPath, ...use };
+    const keepsTarget = context.callerMakesTargets ?? false;
+    await publishVolume(deps, volume, { request: publication, seen, recordThere, staging, keepsTarget });
   });
 };
 
@@ -137,8 +154,6 @@ const unpublish: Handler<'NodeUnpublishVolume'> = async (node, request, context)
     else await releasePublication(deps, volume, place, keepsTarget);
   });
 };
-
-type PathField = 'staging_target_path' | 'target_path';
 
 /**
  * The common part of the four calls that bring a volume to a path or away from it: locks both, and returns an empty answer.
@@ -159,13 +174,19 @@ async function atPlace<Field extends PathField>(
   return {};
 }
 
-/** The path in its plain form, and where it leads. Throws if no volume may be used there. */
-async function usablePlace(deps: NodeDependencies, given: string, field: PathField) {
-  const path = requireAbsolutePath(given, field);
-  const mounts = await readMountInfo();
-  const resolvedPath = await resolveUsable(deps, path, field, mounts);
-  await assertSeenByCaller(deps, { path, field, resolved: resolvedPath }, mounts);
-  return { path, resolvedPath, mounts };
+/** Where the path leads, and what is seen there. Throws if no volume may be used there. */
+async function usablePlace(
+  deps: NodeDependencies,
+  volume: VolumeRecord,
+  path: string,
+  field: PathField,
+  records: readonly (Recorded | null)[],
+) {
+  const known = placesOf(records.filter((record) => record !== null));
+  const seen = await seeVolume(deps, volume, (devicePath) => lookAround(deps, [path, ...known], devicePath));
+  const resolvedPath = usablePath(deps, seen.look, path, field);
+  await assertSeenByCaller(deps, { path, field, resolved: resolvedPath }, seen.look.mounts);
+  return { resolvedPath, seen };
 }
 
 const stats: Handler<'NodeGetVolumeStats'> = async (deps, request) => {

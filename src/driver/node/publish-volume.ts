@@ -12,7 +12,7 @@ import { bestEffort, logLeftover } from '../../base/best-effort.js';
 import type { VolumeCapability } from '../../base/csi/volume-capability.js';
 import { CsiError } from '../../base/errors.js';
 import { isDeviceReadOnly } from '../../base/system/device-attributes.js';
-import { type MountEntry, majorOf, minorOf, mountsAt } from '../../base/system/mountinfo.js';
+import { majorOf, minorOf, mountsAt } from '../../base/system/mountinfo.js';
 import type { PublicationRecord, StagingRecord, VolumeRecord } from '../catalogue/records.js';
 import {
   type Bind,
@@ -23,7 +23,8 @@ import {
   setLayerFlags,
   unmountLayers,
 } from '../host/layers.js';
-import { assertNoLink, assertTargetFits } from '../host/target.js';
+import { assertTargetFits, plainEntry, seePath } from '../host/target.js';
+import type { Look } from '../native/look-calls.js';
 import { liveAmong } from '../usage/publications.js';
 import {
   blockDeviceAt,
@@ -32,61 +33,62 @@ import {
   NOTHING,
   type Occupant,
   occupantAt,
+  type Seen,
   stagedAt,
   type VolumeView,
-  viewVolume,
 } from '../usage/volume-view.js';
 import { optionsPublishedWith } from './file-system.js';
 import type { NodeDependencies } from './node-dependencies.js';
-import type { Place } from './paths.js';
+import { type Place, placeSeen } from './paths.js';
 import { releasePublication } from './unpublish-volume.js';
 import { limitPod } from './volume-settings.js';
 
-/** A publication in progress: the request, and what was found for it. */
-interface Publishing {
-  view: VolumeView;
+/** A publication in progress: the request, and what was seen and recorded before it. */
+export interface Publishing {
   request: PublicationRecord;
-  /** The target as the kernel sees it. */
+  seen: Seen;
+  /** The record of any volume at the target path. */
+  recordThere: PublicationRecord | null;
+  staging: Place<StagingRecord>;
+  /** The caller has made the target, which stays even if publishing fails. */
+  keepsTarget: boolean;
+}
+
+/** The same, with the target as the kernel sees it. */
+interface Target extends Publishing {
+  view: VolumeView;
   target: string;
 }
 
-/**
- * Publishes the volume, unless it is published there in the same way already.
- *
- * @param mounts the current mounts
- * @param keepsTarget the caller has made the target, which stays even if publishing fails
- */
-export async function publishVolume(
-  deps: NodeDependencies,
-  volume: VolumeRecord,
-  request: PublicationRecord,
-  staging: Place<StagingRecord>,
-  mounts: readonly MountEntry[],
-  keepsTarget = false,
-): Promise<void> {
-  const target = await targetOf(request);
-  const view = await viewVolume(deps, volume, mounts);
-  const publishing = { view, request, target };
-  await assertNotLedAway(deps, publishing);
+/** Publishes the volume, unless it is published there in the same way already. */
+export async function publishVolume(deps: NodeDependencies, volume: VolumeRecord, asked: Publishing): Promise<void> {
+  const { request, seen, staging, keepsTarget } = asked;
+  const target = targetOf(request, seen.look);
+  const { view } = seen;
+  if (view.poolFailure !== null) throw view.poolFailure;
+  const publishing = { ...asked, view, target };
+  assertNotLedAway(publishing);
   const occupant = await occupantAt(view, target);
   if (occupant.kind === 'mount' || occupant.kind === 'block') {
     return confirmPublished(deps, publishing, occupant);
   }
   const source = await stagedSource(view, request, staging);
   await assertNotElsewhere(deps, publishing);
-  await clearTarget(deps, publishing, occupant);
+  const isCleared = await clearTarget(deps, publishing, occupant);
   const type = request.capability.accessType === 'block' ? 'file' : 'directory';
+  const there = isCleared ? await seePath(deps.native, target) : placeSeen(seen.look);
   // The check precedes the record, because the record says that everything at the target is ours to remove.
-  await assertTargetFits(target, type);
+  assertTargetFits(target, there, type);
   await deps.catalogue.putPublication(request);
   try {
-    await makeTarget(deps.native, target, type);
+    await makeTarget(deps.native, target, type, there);
     // The limits and flags precede the mount, so that no workload sees the device without limits or wrongly writable.
     await limit(deps, publishing);
     if (request.capability.accessType === 'block') await setDeviceFlags(deps, publishing);
     await bindLayer(deps.native, { ...source, ...mountFlags(publishing) });
   } catch (thrown) {
-    const place = { path: request.targetPath, resolved: target, record: request };
+    const { others } = staging;
+    const place = { path: request.targetPath, resolved: target, record: request, others };
     const onFailure = logLeftover(deps.logger, {
       stays: `what was made for the publication of volume ${volume.volumeId} at ${request.targetPath}`,
       removedBy: 'NodeUnpublishVolume, or the next NodePublishVolume there',
@@ -96,19 +98,18 @@ export async function publishVolume(
   }
 }
 
-async function targetOf({ targetPath, resolvedPath }: PublicationRecord): Promise<string> {
+function targetOf({ targetPath, resolvedPath }: PublicationRecord, look: Look): string {
   if (resolvedPath === null) {
     throw CsiError.failedPrecondition(
       `the parent directory of target_path ${targetPath} does not exist; the caller has to create it`,
     );
   }
-  await assertNoLink(resolvedPath);
+  plainEntry(resolvedPath, placeSeen(look));
   return resolvedPath;
 }
 
 /** A record is found by its path: a record whose path leads elsewhere by now must not be replaced, or its mount is lost. */
-async function assertNotLedAway(deps: NodeDependencies, { view, request, target }: Publishing): Promise<void> {
-  const record = await deps.catalogue.publicationAt(request.targetPath);
+function assertNotLedAway({ view, request, target, recordThere: record }: Target): void {
   const before = record?.resolvedPath ?? null;
   if (record === null || before === null || before === target) return;
   if (mountsAt(view.mounts, before).length === 0) return;
@@ -123,11 +124,10 @@ const ASIDE = { podUid: null, resolvedPath: null };
 
 async function confirmPublished(
   deps: NodeDependencies,
-  publishing: Publishing,
+  publishing: Target,
   occupant: Exclude<Occupant, { kind: 'nothing' }>,
 ): Promise<void> {
-  const { view, request } = publishing;
-  const record = await deps.catalogue.publicationAt(request.targetPath);
+  const { view, request, recordThere: record } = publishing;
   const isSame =
     occupant.kind === request.capability.accessType &&
     (record === null || record.volumeId !== request.volumeId
@@ -206,7 +206,7 @@ function exceeds(
  * Applies the table of second publications (CSI, NodePublishVolume) for another target. Also drops records whose mount is gone,
  * such as records from before a reboot.
  */
-async function assertNotElsewhere(deps: NodeDependencies, publishing: Publishing): Promise<void> {
+async function assertNotElsewhere(deps: NodeDependencies, publishing: Target): Promise<void> {
   const { view, request } = publishing;
   const recorded = await deps.catalogue.publications(request.volumeId);
   const live = await liveAmong(view, recorded);
@@ -251,31 +251,34 @@ function conflict(elsewhere: PublicationRecord, request: PublicationRecord): str
   return null;
 }
 
-/** Unmounts a device node at our own target that has become another device's. FAILED_PRECONDITION for any other mount. */
-async function clearTarget(deps: NodeDependencies, publishing: Publishing, occupant: Occupant): Promise<void> {
-  if (occupant.kind === 'nothing') return;
-  const { request, target } = publishing;
-  const record = await deps.catalogue.publicationAt(request.targetPath);
+/**
+ * Unmounts a device node at our own target that has become another device's. FAILED_PRECONDITION for any other mount. Returns
+ * whether there was one.
+ */
+async function clearTarget(deps: NodeDependencies, publishing: Target, occupant: Occupant): Promise<boolean> {
+  if (occupant.kind === 'nothing') return false;
+  const { request, target, recordThere: record } = publishing;
   const isOurs = record?.volumeId === request.volumeId && record.capability.accessType === 'block';
   if (!isOurs || (await blockDeviceAt(target)) === null) {
     throw foreignMount(request.targetPath, occupant.entry.source);
   }
   await unmountLayers(deps.native, target, (entry) => entry.mountId === occupant.entry.mountId);
+  return true;
 }
 
-async function limit(deps: NodeDependencies, { view, request }: Publishing): Promise<void> {
+async function limit(deps: NodeDependencies, { view, request }: Target): Promise<void> {
   if (request.podUid === null || view.attachment === null) return;
   await limitPod(deps, view.volume, request.podUid, view.attachment.devicePath);
 }
 
-async function setDeviceFlags({ native }: NodeDependencies, { view, request }: Publishing): Promise<void> {
+async function setDeviceFlags({ native }: NodeDependencies, { view, request }: Target): Promise<void> {
   if (view.attachment === null) return;
   const { devicePath } = view.attachment;
   await native.run('setDeviceReadOnly', { devicePath, readOnly: isReadOnly(request) });
 }
 
 /** A read-only mount of a device node does not prevent writes to the device. */
-function mountFlags({ view, request, target }: Publishing): LayerFlags {
+function mountFlags({ view, request, target }: Target): LayerFlags {
   const { capability } = request;
   if (capability.accessType === 'block') return { target, readOnly: false, options: [] };
   const options = optionsPublishedWith(view.volume, capability);

@@ -6,13 +6,12 @@
  * attach, make ready, mount (file-system.ts for file systems). Requests arrive parsed.
  */
 
-import { stat } from 'node:fs/promises';
 import { isDeepStrictEqual } from 'node:util';
 import { bestEffort, logLeftover } from '../../base/best-effort.js';
 import type { CallContext } from '../../base/csi/service.js';
 import type { VolumeCapability } from '../../base/csi/volume-capability.js';
 import { CsiError } from '../../base/errors.js';
-import { type MountEntry, mountsAt, readMountInfo } from '../../base/system/mountinfo.js';
+import { mountsAt, readMountInfo } from '../../base/system/mountinfo.js';
 import type { Attachment } from '../backends/backend.js';
 import type { StagingRecord, VolumeRecord } from '../catalogue/records.js';
 import { isDirectIo } from '../host/block-settings.js';
@@ -20,12 +19,14 @@ import { isToolAtWork } from '../host/device-holders.js';
 import { isFileSystem } from '../host/file-systems.js';
 import { bindLayer, makeTarget } from '../host/layers.js';
 import { topMount } from '../host/mounter.js';
-import { plainEntryAt } from '../host/target.js';
+import { plainEntry } from '../host/target.js';
+import type { Look } from '../native/look-calls.js';
 import { livePublications } from '../usage/publications.js';
 import {
   foreignMount,
   isReaderOnly,
   type Occupant,
+  type Seen,
   stagedAt,
   stagedDevicePath,
   usesOf,
@@ -37,31 +38,35 @@ import { stageFileSystem } from './file-system.js';
 import { growStaged, growsMounted } from './growth.js';
 import { releaseUnused } from './mount-guard.js';
 import type { NodeDependencies } from './node-dependencies.js';
-import type { Place } from './paths.js';
+import { type Place, placeSeen } from './paths.js';
 import { clearStagedDevice, releaseStaging } from './unstage-volume.js';
 import { applyToDevice } from './volume-settings.js';
 
-/**
- * Stages the volume, unless it is staged there with this capability already.
- *
- * @param current the current mounts; they are read again only after a step that changes them
- */
+/** A staging in progress: the request, and what was seen and recorded before it. */
+export interface Staging {
+  request: StagingRecord;
+  seen: Seen;
+  record: StagingRecord | null;
+  /** As in Place. */
+  others: readonly string[];
+}
+
+/** Stages the volume, unless it is staged there with this capability already. */
 export async function stageVolume(
   deps: NodeDependencies,
   volume: VolumeRecord,
-  request: StagingRecord,
-  current: readonly MountEntry[],
+  { request, seen, record, others }: Staging,
   context: CallContext,
 ): Promise<void> {
-  const directory = await stagingDirectory(request);
-  const record = await recordOf(deps, request);
-  const place = { path: request.stagingPath, resolved: directory, record };
-  if (volume.awaitsGrowth) await releaseHalfStaged(deps, volume, place, current);
-  const view = await viewVolume(deps, volume, volume.awaitsGrowth ? undefined : current);
+  const directory = stagingDirectory(request, seen.look);
+  const place = { path: request.stagingPath, resolved: directory, record, others };
+  if (seen.view.poolFailure !== null) throw seen.view.poolFailure;
+  if (volume.awaitsGrowth) await releaseHalfStaged(deps, seen.view, place);
+  const view = volume.awaitsGrowth ? await viewVolume(deps, volume) : seen.view;
   assertNotLedAway(view, place);
   const staged = await stagedAt(view, directory);
   if (staged.kind === 'foreign') throw foreignMount(request.stagingPath, staged.entry.source);
-  if (staged.kind !== 'nothing') return confirmStaged(deps, view, staged, request, context);
+  if (staged.kind !== 'nothing') return confirmStaged(deps, { view, staged, request, record, context });
   assertCompatible(view, request.capability);
   await assertNoToolAtWork(view);
   const { left, found } = await clearStagedDevice(deps, view, place);
@@ -72,15 +77,17 @@ export async function stageVolume(
   await deps.catalogue.putStaging(request);
   try {
     const attachment = await attachWritable(deps, view);
-    await applyToDevice(deps, volume, attachment.devicePath);
-    const directIo = await isDirectIo(attachment.devicePath);
+    await applyToDevice(deps, volume, attachment);
+    const directIo = await isDirectIo(deps.native, attachment);
     if (directIo !== null) context.note({ directIo });
     const { capability } = request;
     if (capability.accessType === 'block') {
       await stageDevice(deps, volume, attachment, directory);
     } else {
-      const mounts = isReleased || found ? await readMountInfo() : view.mounts;
-      const staging = { volume, attachment, capability, directory, context };
+      const mountsAgain = async () => (await seen.again(attachment.devicePath)).mounts;
+      // What is mounted on the device in the meantime counts, if the device was known before.
+      const mounts = isReleased || found ? await mountsAgain() : view.mounts;
+      const staging = { volume, attachment, capability, directory, context, mountsAgain };
       await stageFileSystem(deps, staging, mounts);
     }
     await recordGrowth(deps, volume, capability, directory);
@@ -100,22 +107,9 @@ export async function stageVolume(
  * begins again. A kill may have left the copy so, and a file system that can only grow unmounted would make every repeated call
  * fail.
  */
-async function releaseHalfStaged(
-  deps: NodeDependencies,
-  volume: VolumeRecord,
-  place: Place<StagingRecord>,
-  mounts: readonly MountEntry[],
-): Promise<void> {
-  const published = await livePublications(deps, await viewVolume(deps, volume, mounts));
-  if (published.length === 0) await releaseStaging(deps, volume, place);
-}
-
-async function recordOf(
-  { catalogue }: NodeDependencies,
-  { volumeId, stagingPath }: StagingRecord,
-): Promise<StagingRecord | null> {
-  const records = await catalogue.stagings(volumeId);
-  return records.find((known) => known.stagingPath === stagingPath) ?? null;
+async function releaseHalfStaged(deps: NodeDependencies, view: VolumeView, place: Place<StagingRecord>): Promise<void> {
+  const published = await livePublications(deps, view);
+  if (published.length === 0) await releaseStaging(deps, view.volume, place);
 }
 
 /** A record is found by its path: a record whose path leads elsewhere by now must not be replaced, or its mount is lost. */
@@ -143,15 +137,23 @@ async function recordGrowth(
   await deps.catalogue.markVolumeGrown(volume.volumeId);
 }
 
-async function stagingDirectory({ stagingPath: path, resolvedPath: directory }: StagingRecord): Promise<string> {
-  const found = directory === null ? null : await plainEntryAt(directory);
-  if (directory === null || found === null) {
+function stagingDirectory({ stagingPath: path, resolvedPath: directory }: StagingRecord, look: Look): string {
+  const entry = directory === null ? null : plainEntry(directory, placeSeen(look));
+  if (directory === null || entry === null) {
     throw CsiError.failedPrecondition(`staging_target_path ${path} does not exist; the caller has to create it`);
   }
-  if (!found.isDirectory()) {
+  if (entry.kind !== 'directory' && entry.kind !== 'mount point') {
     throw CsiError.failedPrecondition(`staging_target_path ${path} is not a directory`);
   }
   return directory;
+}
+
+interface Staged {
+  view: VolumeView;
+  staged: Exclude<Occupant, { kind: 'nothing' }>;
+  request: StagingRecord;
+  record: StagingRecord | null;
+  context: CallContext;
 }
 
 /**
@@ -160,13 +162,9 @@ async function stagingDirectory({ stagingPath: path, resolvedPath: directory }: 
  */
 async function confirmStaged(
   deps: NodeDependencies,
-  { volume, attachment }: VolumeView,
-  staged: Exclude<Occupant, { kind: 'nothing' }>,
-  request: StagingRecord,
-  context: CallContext,
+  { view: { volume, attachment }, staged, request, record, context }: Staged,
 ): Promise<void> {
   const { volumeId, stagingPath, capability } = request;
-  const record = await recordOf(deps, request);
   const isSame =
     record === null
       ? kernelAgrees(staged, capability)
@@ -178,10 +176,17 @@ async function confirmStaged(
   }
   if (record === null || record.resolvedPath === null) await deps.catalogue.putStaging(request);
   if (attachment === null) return;
-  await applyToDevice(deps, volume, attachment.devicePath);
+  await applyToDevice(deps, volume, attachment);
   const { entry } = staged;
   if (capability.accessType === 'mount' && isFileSystem(entry.fsType)) {
-    const staging = { volume, attachment, capability, directory: entry.mountPoint, context };
+    const staging = {
+      volume,
+      attachment,
+      capability,
+      directory: entry.mountPoint,
+      context,
+      mountsAgain: readMountInfo,
+    };
     if (await growsMounted(staging, entry.fsType)) {
       await growStaged(deps, staging, entry.fsType, null);
     }
@@ -245,8 +250,7 @@ async function stageDevice(
   await markInitialized(deps.catalogue, deps.backendOf(volume.pool), volume);
   const target = stagedDevicePath(directory);
   await makeTarget(deps.native, target, 'file');
-  const { devicePath: source } = attachment;
-  const { rdev: sourceDevice } = await stat(source);
+  const { devicePath: source, rdev: sourceDevice } = attachment;
   const plain = { target, readOnly: false, options: [] };
   await bindLayer(deps.native, { source, sourceDevice, sourceMountId: null, ...plain });
 }

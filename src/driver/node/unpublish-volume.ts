@@ -6,10 +6,11 @@
  * without a record, without a known volume and without the volume's pool, so that a node can always be cleaned up.
  */
 import { CsiError } from '../../base/errors.js';
-import { type MountEntry, mountsAt, readMountInfo } from '../../base/system/mountinfo.js';
+import { mountsAt } from '../../base/system/mountinfo.js';
 import type { PublicationRecord, VolumeRecord } from '../catalogue/records.js';
-import { removeTarget, type Unmounted, unmountLayers } from '../host/layers.js';
-import { assertEmpty, assertNoLink, holdsContent, kernelPath } from '../host/target.js';
+import { removeTarget, unmountLayers } from '../host/layers.js';
+import { assertEmpty, holdsContent, plainEntry } from '../host/target.js';
+import type { Look } from '../native/look-calls.js';
 import { livePublications, recordedPlaces } from '../usage/publications.js';
 import {
   type Belongs,
@@ -17,12 +18,12 @@ import {
   foreignMount,
   forRecord,
   isReaderOnly,
+  type Seen,
   usesOf,
   type VolumeView,
-  viewForRelease,
 } from '../usage/volume-view.js';
 import type { NodeDependencies } from './node-dependencies.js';
-import type { Place } from './paths.js';
+import { lookAround, type Place, placeSeen, seePlace } from './paths.js';
 import { liftPod } from './volume-settings.js';
 
 type Native = Pick<NodeDependencies, 'native' | 'logger'>;
@@ -38,48 +39,48 @@ export async function releasePublication(
   place: Place<PublicationRecord>,
   keepsTarget: boolean,
 ): Promise<void> {
-  const { path, record } = place;
-  const before = await viewForRelease(deps, volume);
-  const belongs = forRecord(record, belongsTo(volume.volumeId, before.node));
-  const { found: wasMounted, mounts } = await unmountTarget(deps, place, belongs, before.mounts);
-  const view = { ...before, mounts };
-  if (record !== null && !wasMounted) await assertNotMoved(deps, view, record);
-  await clearTarget(deps, place, { wasMounted, keepsTarget });
-  await restoreDevice(deps, view, path, record);
-  if (record !== null) await deps.catalogue.removePublication(path);
+  const seen = await seePlace(deps, volume, place);
+  const { node } = seen.view;
+  const belongs = forRecord(place.record, belongsTo(volume.volumeId, node));
+  const { found: wasMounted, look } = await unmountTarget(deps, place, belongs, seen);
+  const view = { ...seen.view, mounts: look.mounts };
+  if (place.record !== null && !wasMounted) await assertNotMoved(deps, view, place.record);
+  await clearTarget(deps, place, look, { wasMounted, keepsTarget });
+  await restoreDevice(deps, view, place.path, place.record);
+  if (place.record !== null) await deps.catalogue.removePublication(place.path);
 }
 
 /** Without a catalogue entry, the only proof is a mount of a device that bears the volume's id. */
 export async function unpublishUnknown(
-  deps: Native,
+  deps: Pick<NodeDependencies, 'native' | 'logger' | 'config'>,
   volumeId: string,
   place: Place<PublicationRecord>,
   keepsTarget: boolean,
 ): Promise<void> {
-  const mounts = await readMountInfo();
   const belongs = belongsTo(volumeId, null);
-  const { found: wasMounted } = await unmountTarget(deps, place, belongs, mounts);
-  await clearTarget(deps, place, { wasMounted, keepsTarget });
+  const again = (): Promise<Look> => lookAround(deps, [place.resolved ?? place.path], null);
+  const { found: wasMounted, look } = await unmountTarget(deps, place, belongs, { look: await again(), again });
+  await clearTarget(deps, place, look, { wasMounted, keepsTarget });
 }
 
-/** Resolves when nothing is mounted there any more. */
+/** Resolves when nothing is mounted there any more, to the look after that. */
 async function unmountTarget(
   { native }: Native,
   { path, resolved }: Place<PublicationRecord>,
   belongs: Belongs,
-  before: readonly MountEntry[],
-): Promise<Unmounted> {
-  if (resolved === null || !(await isPlain(resolved))) return { found: false, mounts: before };
-  await assertNoLink(resolved);
-  const unmounted = await unmountLayers(native, resolved, belongs, before);
-  const left = mountsAt(unmounted.mounts, resolved).at(-1);
+  seen: Pick<Seen, 'look' | 'again'>,
+): Promise<{ found: boolean; look: Look }> {
+  let { look } = seen;
+  const before = placeSeen(look);
+  if (resolved === null || before.resolved !== resolved) return { found: false, look };
+  plainEntry(resolved, before);
+  const { found, mounts } = await unmountLayers(native, resolved, belongs, look.mounts, async () => {
+    look = await seen.again();
+    return look.mounts;
+  });
+  const left = mountsAt(mounts, resolved).at(-1);
   if (left !== undefined) throw foreignMount(path, left.source);
-  return unmounted;
-}
-
-/** False if a symbolic link has been put in the path since it was resolved, or if a parent is gone. */
-async function isPlain(resolved: string): Promise<boolean> {
-  return (await kernelPath(resolved)) === resolved;
+  return { found, look };
 }
 
 /**
@@ -89,10 +90,13 @@ async function isPlain(resolved: string): Promise<boolean> {
 async function clearTarget(
   { native, logger }: Native,
   { resolved, record }: Place<PublicationRecord>,
+  look: Look,
   { wasMounted, keepsTarget }: { wasMounted: boolean; keepsTarget: boolean },
 ): Promise<void> {
-  if (resolved === null || !(await isPlain(resolved))) return;
-  if (record !== null && (await holdsContent(resolved))) {
+  const seen = placeSeen(look);
+  // A symbolic link has been put in the path since it was resolved, or a parent is gone.
+  if (resolved === null || seen.resolved !== resolved) return;
+  if (record !== null && holdsContent(resolved, seen)) {
     const { volumeId } = record;
     logger.warn(
       { volumeId, path: resolved },
@@ -101,8 +105,8 @@ async function clearTarget(
     return;
   }
   const isOurs = record !== null || wasMounted;
-  if (isOurs && !keepsTarget) await removeTarget(native, resolved);
-  else await assertEmpty(resolved);
+  if (isOurs && !keepsTarget) await removeTarget(native, resolved, seen);
+  else assertEmpty(resolved, seen);
 }
 
 /**

@@ -16,7 +16,8 @@ import { loopsAbove } from '../host/device-holders.js';
 import type { ReleaseWait } from '../host/device-release.js';
 import { removeTarget, unmountLayers } from '../host/layers.js';
 import { thawLeftFrozen } from '../host/left-frozen.js';
-import { assertNoLink, entryAt, kernelPath } from '../host/target.js';
+import { entryAt, plainEntry } from '../host/target.js';
+import type { Look } from '../native/look-calls.js';
 import { namesOther } from '../usage/other-uses.js';
 import { livePublications, recordedPlaces } from '../usage/publications.js';
 import {
@@ -24,13 +25,13 @@ import {
   belongsTo,
   foreignMount,
   forRecord,
+  type Seen,
   stagedDevicePath,
   usesOf,
   type VolumeView,
-  viewForRelease,
 } from '../usage/volume-view.js';
 import type { NodeDependencies } from './node-dependencies.js';
-import type { Place } from './paths.js';
+import { lookAround, type Place, placeSeen, seePlace } from './paths.js';
 import { resetDevice } from './volume-settings.js';
 
 type Native = Pick<NodeDependencies, 'native'>;
@@ -45,20 +46,25 @@ export async function unstageVolume(
   place: Place<StagingRecord>,
   context: CallContext,
 ): Promise<void> {
-  const view = await viewForRelease(deps, volume);
-  const published = (await livePublications(deps, view)).find((record) => record.stagingPath === place.path);
+  const seen = await seePlace(deps, volume, place);
+  const published = (await livePublications(deps, seen.view)).find((record) => record.stagingPath === place.path);
   if (published !== undefined) {
     throw CsiError.failedPrecondition(
       `volume ${volume.volumeId} is still published at ${published.targetPath}; unpublish it before unstaging`,
     );
   }
-  await releaseFrom(deps, view, place, { context });
+  await releaseFrom(deps, seen, place, { context });
 }
 
 /** Clears the staging directory of a volume that the catalogue does not know. */
-export async function unstageUnknown(deps: Native, volumeId: string, place: Place<StagingRecord>): Promise<void> {
+export async function unstageUnknown(
+  deps: Pick<NodeDependencies, 'native' | 'config'>,
+  volumeId: string,
+  place: Place<StagingRecord>,
+): Promise<void> {
   const belongs = belongsTo(volumeId, null);
-  const mounts = await releaseDirectory(deps, place, belongs);
+  const again = (): Promise<Look> => lookAround(deps, [place.resolved ?? place.path], null);
+  const mounts = await releaseDirectory(deps, place, belongs, { look: await again(), again });
   if (mounts !== null) await releaseDevice(deps, place, belongs, mounts);
 }
 
@@ -75,23 +81,24 @@ export async function releaseStaging(
   place: Place<StagingRecord>,
   earlier: readonly MountEntry[] = [],
 ): Promise<void> {
-  await releaseFrom(deps, await viewForRelease(deps, volume), place, { earlier });
+  await releaseFrom(deps, await seePlace(deps, volume, place), place, { earlier });
 }
 
 /** @param how.context the call, whose deadline limits the wait for the device */
 async function releaseFrom(
   deps: NodeDependencies,
-  before: VolumeView,
+  seen: Seen,
   place: Place<StagingRecord>,
   { context, earlier = [] }: { context?: CallContext; earlier?: readonly MountEntry[] },
 ): Promise<void> {
+  const before = seen.view;
   const { volume } = before;
   const belongs = belongsTo(volume.volumeId, before.node);
-  const mounts = await releaseLast(deps, before, place, belongs);
+  const mounts = await releaseLast(deps, seen, place, belongs);
   const released = mounts === null ? before : await clearStagedDevice(deps, { ...before, mounts }, place);
   const view = { ...before, mounts: released.mounts };
   if (view.poolFailure !== null) throw view.poolFailure;
-  if (await isFree(deps, view, place.path, earlier)) await detach(deps, view, context);
+  if (await isFree(deps, view, place.path, earlier)) await detach(deps, view, place.record, context);
   await deps.catalogue.removeStaging(volume.volumeId, place.path);
 }
 
@@ -101,17 +108,18 @@ async function releaseFrom(
  */
 async function releaseLast(
   deps: NodeDependencies,
-  { attachment, mounts }: VolumeView,
+  seen: Seen,
   place: Place<StagingRecord>,
   belongs: Belongs,
 ): Promise<readonly MountEntry[] | null> {
+  const { attachment } = seen.view;
   try {
-    return await releaseDirectory(deps, place, belongs, mounts);
+    return await releaseDirectory(deps, place, belongs, seen);
   } catch (thrown) {
     if (attachment === null || place.resolved === null) throw thrown;
     const isThawed = await thawLeftFrozen(deps.native, attachment.devicePath, place.resolved);
     if (!isThawed) throw thrown;
-    return releaseDirectory(deps, place, belongs);
+    return releaseDirectory(deps, place, belongs, { ...seen, look: await seen.again() });
   }
 }
 
@@ -133,11 +141,13 @@ async function releaseDirectory(
   { native }: Native,
   { path, resolved }: Place<StagingRecord>,
   belongs: Belongs,
-  before?: readonly MountEntry[],
+  { look, again }: Pick<Seen, 'look' | 'again'>,
 ): Promise<readonly MountEntry[] | null> {
-  if (resolved === null || (await kernelPath(resolved)) !== resolved) return null;
-  await assertNoLink(resolved);
-  const { mounts } = await unmountLayers(native, resolved, belongs, before);
+  const there = placeSeen(look);
+  if (resolved === null || there.resolved !== resolved) return null;
+  plainEntry(resolved, there);
+  const mountsAgain = async () => (await again()).mounts;
+  const { mounts } = await unmountLayers(native, resolved, belongs, look.mounts, mountsAgain);
   const layers = mountsAt(mounts, resolved);
   const top = layers.at(-1);
   for (const entry of layers) {
@@ -212,16 +222,24 @@ async function isFree(
  * Detaches the device. Resets its settings first: the next user of a loop device's number must not get our settings.
  *
  * A loop device that the kubelet has left on top of this device keeps it attached. The kubelet uses that loop device as a lock,
- * which it finds by the path of the backing file; containers get the volume's own device. Once that path is gone and no
+ * which it finds by the path of the backing file, and only for raw volumes; containers get the volume's own device. Once that path is gone and no
  * publication is left, the kubelet never returns to the lock, so the lock is detached here.
  */
-async function detach(deps: NodeDependencies, view: VolumeView, context?: CallContext): Promise<void> {
+async function detach(
+  deps: NodeDependencies,
+  view: VolumeView,
+  record: StagingRecord | null,
+  context?: CallContext,
+): Promise<void> {
   const { catalogue, native } = deps;
   if (view.attachment !== null) {
     const { devicePath } = view.attachment;
-    await resetDevice(deps, devicePath);
-    const published = await catalogue.publications(view.volume.volumeId);
-    if (published.length === 0) await native.run('loopDetachUnmounted', { devicePath });
+    await resetDevice(deps, view.attachment);
+    // The search asks every loop device of the node.
+    const isBlock = record?.capability.accessType !== 'mount';
+    if (isBlock && (await catalogue.publications(view.volume.volumeId)).length === 0) {
+      await native.run('loopDetachUnmounted', { devicePath });
+    }
   }
   const wait: ReleaseWait | undefined =
     context === undefined ? undefined : { timeoutMs: timeToWait(context), signal: context.signal };

@@ -9,7 +9,7 @@ import { CsiError } from '../../base/errors.js';
 import type { DeviceNumber } from '../../base/system/device-attributes.js';
 import { majorOf, minorOf } from '../../base/system/mountinfo.js';
 import type { VolumeRecord } from '../catalogue/records.js';
-import { applyBlockSettings } from '../host/block-settings.js';
+import { applyBlockSettings, type BlockDevice } from '../host/block-settings.js';
 import { findPodCgroup, isCgroup2, liftLimits, setLimits } from '../host/io-limits.js';
 import { ofVolume } from '../native/pool.js';
 import { livePublications } from '../usage/publications.js';
@@ -38,7 +38,7 @@ export async function applyVolumeSettings(
   if (view.attachment === null) return;
   const { devicePath } = view.attachment;
   const native = ofVolume(deps.native, volume.volumeId);
-  await applyBlockSettings(native, devicePath, settings, (refusal, what) => {
+  await applyBlockSettings(native, view.attachment, settings, (refusal, what) => {
     if (changed.some((name) => what.startsWith(`${name} `))) throw refusal;
     warnOfRefusal(deps, volume, refusal);
   });
@@ -50,9 +50,9 @@ export async function applyVolumeSettings(
 }
 
 /** Applies the parameters to the device alone, for staging. A setting that is not possible here keeps nobody from the data. */
-export async function applyToDevice(deps: NodeDependencies, volume: VolumeRecord, devicePath: string): Promise<void> {
+export async function applyToDevice(deps: NodeDependencies, volume: VolumeRecord, device: BlockDevice): Promise<void> {
   const warn = (refusal: Error): void => warnOfRefusal(deps, volume, refusal);
-  await applyBlockSettings(deps.native, devicePath, settingsOf(volume), warn);
+  await applyBlockSettings(deps.native, device, settingsOf(volume), warn);
 }
 
 function warnOfRefusal({ logger }: NodeDependencies, { volumeId }: VolumeRecord, err: Error): void {
@@ -60,10 +60,10 @@ function warnOfRefusal({ logger }: NodeDependencies, { volumeId }: VolumeRecord,
 }
 
 /** Call this before the device is detached, so that its number starts with default settings again. Best effort. */
-export async function resetDevice(deps: NodeDependencies, devicePath: string): Promise<void> {
+export async function resetDevice(deps: NodeDependencies, device: BlockDevice): Promise<void> {
   const settings = { readAheadKiB: null, ioScheduler: null, loopDirectIo: null };
   const ignore = () => undefined;
-  await applyBlockSettings(deps.native, devicePath, settings, ignore).catch(ignore);
+  await applyBlockSettings(deps.native, device, settings, ignore).catch(ignore);
 }
 
 /** Call this before the pod can use the volume. FAILED_PRECONDITION if the requested limits cannot be set. */

@@ -47,7 +47,7 @@ export function createServices(config: Config, parts: Parts): AnyService[] {
   const { controllerPublish } = config;
   const nodeKey = identity.key;
   const changeLists = parts.changeLists ?? undefined;
-  const observed = { catalogue, backendOf, pendingCall: parts.pendingCall };
+  const observed = { catalogue, native, backendOf, pendingCall: parts.pendingCall };
   const node: NodeDependencies = {
     config,
     catalogue,

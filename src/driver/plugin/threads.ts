@@ -9,7 +9,7 @@ import type { Config } from '../config/config.js';
 import { FROZEN_BY_OTHERS } from '../host/left-frozen.js';
 import type { PluginMetrics } from '../metrics/plugin-metrics.js';
 import { CallPlaces, type PendingCall } from '../native/call-places.js';
-import { DeviceThreads, type Kind, type Lanes } from '../native/device-threads.js';
+import { DeviceThreads, KINDS, type Kind, type Lanes } from '../native/device-threads.js';
 import { NativePool, type NativeRunner, type PoolOptions } from '../native/pool.js';
 import { ScanThreads } from '../native/scan-threads.js';
 import type { Teardown } from './teardown.js';
@@ -28,6 +28,8 @@ export type ThreadSettings = Pick<Config, 'pools' | 'scanThreads' | 'deviceThrea
 
 /** Places of each kind for calls for volumes that the catalogue does not know. */
 const OF_NO_POOL = 2;
+/** Places for looks at the node, which end within milliseconds. */
+const OF_NODE = 4;
 
 /** The maximum number of threads of each kind. */
 export function threadCounts(settings: ThreadSettings) {
@@ -37,7 +39,7 @@ export function threadCounts(settings: ThreadSettings) {
     scan: scanThreads,
     device: ofAll(deviceThreads),
     // Each pool gets one more, because opening its directories holds a thread if they are on a dead disk.
-    lookUp: ofAll(deviceThreads + 1),
+    lookUp: ofAll(deviceThreads + 1) + OF_NODE,
     // Half of these threads are for calls that end a stop, or the use of a volume.
     volume: 2 * ofAll(volumeThreads),
   };
@@ -57,11 +59,16 @@ export async function startThreads(
   const volumes = await startPool(counts.volume, teardown, { fallback: devices });
   const scans = await startPool(counts.scan, teardown, { fallback: devices });
   const scanThreads = new ScanThreads(scans, counts.scan);
+  const node = {
+    threads: lookUps,
+    places: new CallPlaces(OF_NODE, { waitFor: "the node's mounts", remedy: 'check the kernel log' }),
+  };
   const lanesOf = (waitFor: string, ofPool: number, ofVolumes: number): Lanes => {
     const lookUp = { waitFor, remedy: 'check its disk, or thaw it with fsfreeze --unfreeze' };
     // Freeing a large file takes seconds, and so does any work on a slow disk.
     const work = { ...lookUp, patienceMs: 10_000 };
     return {
+      node,
       'look-up': { threads: lookUps, places: new CallPlaces(ofPool + 1, lookUp) },
       pool: { threads: devices, places: new CallPlaces(ofPool, work) },
       volume: { threads: volumes, places: new CallPlaces(ofVolumes, VOLUMES) },
@@ -73,15 +80,16 @@ export async function startThreads(
   const lanes = new Map(pools.map(({ name }) => [name, lanesOf(`pool '${name}'`, deviceThreads, volumeThreads)]));
   const all = [...lanes.values(), ofNone];
   const runnerOf = (pool: string | null): NativeRunner => new DeviceThreads(lanes.get(pool ?? '') ?? ofNone);
-  const waiting = (kind: Kind): number => all.reduce((sum, { [kind]: { places } }) => sum + places.waiting.size, 0);
+  const waiting = (kind: Kind): number =>
+    [...new Set(all.map(({ [kind]: { places } }) => places))].reduce((sum, places) => sum + places.waiting.size, 0);
   metrics?.observeWorkers('device', () => ({ ...devices.load, queued: waiting('pool') }));
-  metrics?.observeWorkers('look-up', () => ({ ...lookUps.load, queued: waiting('look-up') }));
+  metrics?.observeWorkers('look-up', () => ({ ...lookUps.load, queued: waiting('look-up') + waiting('node') }));
   metrics?.observeWorkers('volume', () => ({ ...volumes.load, queued: waiting('volume') }));
   metrics?.observeWorkers('scan', () => ({ ...scans.load, queued: scanThreads.waiting }));
   return {
     native: {
       run: async (method, request, ids = []) => {
-        const pool = ids[0] === undefined ? null : await poolOf(ids[0]);
+        const pool = ids[0] === undefined || KINDS[method] === 'node' ? null : await poolOf(ids[0]);
         return runnerOf(pool).run(method, request, ids);
       },
     },

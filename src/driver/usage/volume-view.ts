@@ -25,6 +25,7 @@ import type { Attachment, Backend } from '../backends/backend.js';
 import type { VolumeRecord } from '../catalogue/records.js';
 import { splitFlags } from '../host/filesystem.js';
 import { kernelPath } from '../host/target.js';
+import type { Look } from '../native/look-calls.js';
 
 export interface ViewSources {
   backendOf(pool: string): Backend;
@@ -79,18 +80,52 @@ export async function viewForRelease(
   try {
     return await viewVolume(deps, volume, mounts);
   } catch (thrown) {
-    const poolFailure = thrown instanceof CsiError ? thrown : unreachable(volume, thrown);
+    const poolFailure = failureOf(volume, thrown);
     const current = mounts ?? (await readMountInfo());
     return { volume, attachment: null, node: null, mounts: current, poolFailure };
   }
 }
 
+/** A volume and what a call looks at before it acts. */
+export interface Seen {
+  view: VolumeView;
+  look: Look;
+  /** Looks at the same paths and at this device anew. */
+  again(devicePath?: string): Promise<Look>;
+}
+
+/**
+ * As viewForRelease, by one look at the node. The view has the mounts that the look has; a failure of the pool does not keep
+ * the rest from being seen.
+ *
+ * @param ask looks at the paths that the call is about, and at a device
+ */
+export async function seeVolume(
+  deps: ViewSources,
+  volume: VolumeRecord,
+  ask: (devicePath: string | null) => Promise<Look>,
+): Promise<Seen> {
+  const [attachment, poolFailure] = await attachmentOf(deps, volume).then(
+    (found) => [found, null] as const,
+    (thrown) => [null, failureOf(volume, thrown)] as const,
+  );
+  const devicePath = attachment?.devicePath ?? null;
+  const look = await ask(devicePath);
+  const view = { volume, attachment, node: look.node, mounts: look.mounts, poolFailure };
+  return { view, look, again: (path) => ask(path ?? devicePath) };
+}
+
+async function attachmentOf(deps: ViewSources, { pool, volumeId }: VolumeRecord): Promise<Attachment | null> {
+  return deps.backendOf(pool).attachments.find(volumeId);
+}
+
 async function findDevice(deps: ViewSources, volume: VolumeRecord): Promise<Pick<VolumeView, 'attachment' | 'node'>> {
-  const attachment = await deps.backendOf(volume.pool).attachments.find(volume.volumeId);
+  const attachment = await attachmentOf(deps, volume);
   return { attachment, node: attachment === null ? null : await stat(attachment.devicePath) };
 }
 
-function unreachable(volume: VolumeRecord, thrown: unknown): CsiError {
+function failureOf(volume: VolumeRecord, thrown: unknown): CsiError {
+  if (thrown instanceof CsiError) return thrown;
   return CsiError.failedPrecondition(
     `pool '${volume.pool}' cannot be read to find the device of volume ${volume.volumeId}: ` +
       `${errorCode(thrown) ?? 'unknown error'}; check its disk, then try again`,

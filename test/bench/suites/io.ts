@@ -3,8 +3,9 @@
  * device on such a file, before and after a snapshot of each.
  */
 
-import { rmSync } from 'node:fs';
+import { rmSync, statSync } from 'node:fs';
 import { isDirectIo } from '../../../src/driver/host/block-settings.js';
+import { onThisThread } from '../../../src/driver/native/this-thread.js';
 import { BLOCK, Volumes } from '../../../src/tools/bench/measured-volumes.js';
 import { PluginProcess } from '../../../src/tools/bench/plugin-process.js';
 import { makePool, requireRoot } from '../../../src/tools/bench/pool.js';
@@ -186,12 +187,16 @@ async function fioOnce(program: string, job: Job, path: string, bytes: number, s
   return job.figure(found);
 }
 
+async function isDirect({ path: devicePath }: Place): Promise<boolean> {
+  return (await isDirectIo(onThisThread, { devicePath, rdev: statSync(devicePath).rdev })) === true;
+}
+
 /** Kernels differ in which loop devices write directly, and after a snapshot they change their mind. */
 async function factsOf([volume, , loop]: [Place, Place, Place], bytes: number): Promise<Row['facts']> {
   return {
     'MiB of each': bytes / MIB,
-    'direct I/O of the volume': (await isDirectIo(volume.path)) === true,
-    'direct I/O of the loop device': (await isDirectIo(loop.path)) === true,
+    'direct I/O of the volume': await isDirect(volume),
+    'direct I/O of the loop device': await isDirect(loop),
   };
 }
 

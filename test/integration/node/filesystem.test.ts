@@ -225,7 +225,7 @@ test('an option in force that was not requested is found, a requested one is not
   const ext4 = await made('ext4');
   const asked = ['rw', 'errors=remount-ro'];
   const inForce = async (type: FileSystem, { path }: Device, ...more: string[]) =>
-    unaskedInForce(type, path, [...asked, ...more], await readMountInfo());
+    unaskedInForce(type, statSync(path).rdev, [...asked, ...more], await readMountInfo());
   for (const [option, also] of [
     [null, null],
     ['data=journal', 'data=journal'],

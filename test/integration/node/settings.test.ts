@@ -77,7 +77,9 @@ test('a change that asks for what the node cannot set is refused, and sets nothi
   const refuse = (refusal: Error): never => {
     throw refusal;
   };
-  const other = applyBlockSettings(node.native, await node.attachedPath(volume), settings, refuse);
+  const devicePath = await node.attachedPath(volume);
+  const device = { devicePath, rdev: statSync(devicePath).rdev };
+  const other = applyBlockSettings(node.native, device, settings, refuse);
   await refused(other, 'FAILED_PRECONDITION', /is not offered by this node's kernel.*none/);
   assert.deepEqual(await queueOf(volume), usual);
   // As on a pool without direct I/O: none is applied then.

@@ -125,7 +125,7 @@ test('NV5: many conditions are reported from one probe of the pool', async (t) =
   const found = t.mock.method(node.backend.attachments, 'find');
   let now = 0;
   t.mock.method(performance, 'now', () => now);
-  node.conditionOf = nodeConditionOf({ catalogue, backendOf });
+  node.conditionOf = nodeConditionOf({ native: node.native, catalogue, backendOf });
   const request = { volume_id: volume.volumeId, volume_path: node.stagingPath(volume.volumeId) };
   for (const looks of [1, 2]) {
     for (let time = 0; time < 5; time += 1) {

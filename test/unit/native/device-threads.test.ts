@@ -23,6 +23,7 @@ class Scene {
     const places = (): CallPlaces => new CallPlaces(2, { waitFor: 'x', remedy: 'y', ...clock });
     const lane = (name: Kind) => ({ threads: { run: this.#runOn(name) }, places: places() });
     this.runner = new DeviceThreads({
+      node: lane('node'),
       'look-up': lane('look-up'),
       pool: lane('pool'),
       volume: lane('volume'),

@@ -8,7 +8,7 @@
 import { readdir, readFile, stat } from 'node:fs/promises';
 import { bestEffort, unreported } from '../../../base/best-effort.js';
 import { CsiError, errorCode, insteadOf, SystemError } from '../../../base/errors.js';
-import { mountsAt, mountsOfDevice, readMountInfo } from '../../../base/system/mountinfo.js';
+import { mountsAt, mountsOfDevice, rdevOf, readMountInfo } from '../../../base/system/mountinfo.js';
 import type { ReleaseWait } from '../../host/device-release.js';
 import { thawHeld } from '../../host/left-frozen.js';
 import type { FileState, LoopDevice } from '../../native/addon.js';
@@ -28,6 +28,9 @@ import { type CopySource, LastCopies } from './last-copies.js';
 import type { OpenDirectories } from './open-directories.js';
 import type { PoolDirectory } from './pool-directory.js';
 import { temporary } from './pool-layout.js';
+
+/** LOOP_MAJOR of linux/major.h. */
+const LOOP_MAJOR = 7;
 
 export class VolumeFiles implements Attachments {
   readonly lastCopies: LastCopies;
@@ -310,8 +313,8 @@ export function isMissing(thrown: unknown, path: string): boolean {
   return thrown instanceof SystemError && thrown.code === 'ENOENT' && thrown.path === path;
 }
 
-function attachment(device: LoopDevice): Attachment {
-  return { devicePath: device.path, readOnly: device.readOnly, sizeBytes: device.sizeBytes };
+function attachment({ path, number, readOnly, sizeBytes }: LoopDevice): Attachment {
+  return { devicePath: path, rdev: rdevOf(LOOP_MAJOR, number), readOnly, sizeBytes };
 }
 
 /**

@@ -5,6 +5,7 @@
  * the device smaller, the next attach grows the device.
  */
 import { CsiError, errorCode } from '../../../base/errors.js';
+import { rdevOf } from '../../../base/system/mountinfo.js';
 import { type ReleaseWait, releaseDevice } from '../../host/device-release.js';
 import type { DmDevice } from '../../native/dm-addon.js';
 import { type NativeRunner, ofVolume } from '../../native/pool.js';
@@ -153,6 +154,6 @@ export class VolumeDevices implements Attachments {
   }
 }
 
-function attachment(device: DmDevice): Attachment {
-  return { devicePath: device.path, readOnly: device.readOnly, sizeBytes: device.sizeBytes };
+function attachment({ path, major, minor, readOnly, sizeBytes }: DmDevice): Attachment {
+  return { devicePath: path, rdev: rdevOf(major, minor), readOnly, sizeBytes };
 }

@@ -1,0 +1,178 @@
+/**
+ * Calls that ask the kernel several things in one task of a thread: where paths lead and what is mounted there, and the
+ * attributes of a device. Each question by itself would wake a thread and the event loop, and a call of the Node service has
+ * dozens. For the threads of a NativePool, as in file-calls.ts. Knows no volumes and no rules for paths.
+ */
+import fs from 'node:fs';
+import { basename, dirname, join } from 'node:path';
+import { insteadOf } from '../../base/errors.js';
+import {
+  btrfsSources,
+  type MountEntry,
+  type MountLine,
+  majorOf,
+  minorOf,
+  mountContaining,
+  mountsAt,
+  parseMountInfo,
+  withDevicesOf,
+} from '../../base/system/mountinfo.js';
+
+export interface LookRequest {
+  /** Absolute paths. A path may not exist. */
+  paths: readonly string[];
+  /** Trees, about which it matters what is mounted on the way to them and in them. */
+  trees: readonly string[];
+  /** Places, about which it matters what is mounted on the way to them. */
+  places: readonly string[];
+  /** A block device whose mounts matter wherever they are; null if there is none. ENOENT if the node does not exist. */
+  devicePath: string | null;
+}
+
+export interface Look {
+  /**
+   * In the order of mountinfo, the mounts at the paths, on the way to them and below them, at and on the way to trees and
+   * places, and in trees; those of the device's file system; and those of its node, or of all nodes in /dev without a device.
+   * Other mounts are missing.
+   */
+  mounts: MountEntry[];
+  /** Of each path. */
+  paths: SeenPath[];
+  /** The trees without symbolic links, and likewise the places; what does not exist is as it was given. */
+  trees: string[];
+  places: string[];
+  /** st_rdev of the device's node, and st_dev of the file system that holds the node; null without a device. */
+  node: { rdev: number; dev: number } | null;
+}
+
+export interface SeenPath {
+  /** The path as mountinfo shows it: parents resolved, last component unchanged; null if the parent does not exist. */
+  resolved: string | null;
+  /** What is there; null if nothing is. */
+  entry: SeenEntry | null;
+  /** The label (base/system/device-attributes.ts) of the device whose file system holds the parent; null if it has none. */
+  parentLabel: string | null;
+}
+
+export interface SeenEntry {
+  /** Of what something is mounted on, nothing else is known. */
+  kind: 'directory' | 'file' | 'link' | 'mount point' | 'other';
+  /** An empty directory or an empty file. */
+  isEmpty: boolean;
+}
+
+const MOUNTINFO = '/proc/self/mountinfo';
+/** The errors that mean that a path does not exist. A path with too long a name cannot exist. */
+const ABSENT = ['ENOENT', 'ENOTDIR', 'ENAMETOOLONG'];
+const NO_ATTRIBUTE = ['ENOENT', 'ENXIO', 'ENODEV'];
+
+export const LOOK_CALLS = {
+  look: (request: LookRequest): Look => {
+    const { devicePath } = request;
+    const device = devicePath === null ? null : fs.statSync(devicePath);
+    const node = device === null ? null : { rdev: device.rdev, dev: device.dev };
+    const resolved = request.paths.map(resolvedParent);
+    const trees = request.trees.map(resolvedOrGiven);
+    const places = request.places.map(resolvedOrGiven);
+    const seen = [...request.paths, ...resolved.filter((path) => path !== null), ...request.trees, ...trees];
+    const isNear = nearness(seen, [...request.places, ...places]);
+    const mounts = mountsOf((line) => isNear(line) || isNode(line, devicePath, node), node?.rdev);
+    const paths = resolved.map((path) => ({
+      resolved: path,
+      entry: path === null ? null : entryAt(mounts, path),
+      parentLabel: path === null ? null : labelAround(mounts, dirname(path)),
+    }));
+    return { mounts, paths, trees, places, node };
+  },
+  /** The trimmed text of each file in sysfs; null if the device has no such attribute. */
+  attributes: ({ paths }: { paths: readonly string[] }) => ({ texts: paths.map(attribute) }),
+};
+
+function resolvedParent(path: string): string | null {
+  try {
+    return join(fs.realpathSync.native(dirname(path)), basename(path));
+  } catch (thrown) {
+    return insteadOf(ABSENT, null)(thrown);
+  }
+}
+
+function resolvedOrGiven(path: string): string {
+  try {
+    return fs.realpathSync.native(path);
+  } catch {
+    return path;
+  }
+}
+
+/** Whether a mount is at, on the way to or below what is seen, or at or on the way to a place. */
+function nearness(seen: readonly string[], places: readonly string[]): (line: MountLine) => boolean {
+  const onTheWay = new Set([...seen, ...places].flatMap(withParents));
+  const below = seen.map((path) => (path === '/' ? path : `${path}/`));
+  return ({ mountPoint }) => onTheWay.has(mountPoint) || below.some((path) => mountPoint.startsWith(path));
+}
+
+/** Whether a mount is a bound device node: that of the device, or any without one. */
+function isNode({ major, minor, root }: MountLine, devicePath: string | null, node: Look['node']): boolean {
+  const dev = node?.dev ?? statOf('/dev')?.dev;
+  if (dev === undefined || majorOf(dev) !== major || minorOf(dev) !== minor) return false;
+  return devicePath === null || basename(root) === basename(devicePath);
+}
+
+/** @param rdev of the device whose mounts are wanted too */
+function mountsOf(isWanted: (line: MountLine) => boolean, rdev: number | undefined): MountEntry[] {
+  const isOfRdev = ({ major, minor }: { major: number; minor: number }): boolean =>
+    rdev !== undefined && major === majorOf(rdev) && minor === minorOf(rdev);
+  const text = fs.readFileSync(MOUNTINFO, 'utf8');
+  // The number in the line of a btrfs is made up.
+  const found = parseMountInfo(text, (line) => line.fsType === 'btrfs' || isOfRdev(line) || isWanted(line));
+  const numbers = new Map<string, number>();
+  for (const source of btrfsSources(found)) {
+    const device = statOf(source);
+    if (device?.isBlockDevice() === true) numbers.set(source, device.rdev);
+  }
+  return withDevicesOf(found, numbers).filter((entry) => isOfRdev(entry.device) || isWanted(entry));
+}
+
+function statOf(path: string): fs.Stats | null {
+  try {
+    return fs.statSync(path);
+  } catch {
+    return null;
+  }
+}
+
+/** The path and the directories that contain it. */
+function withParents(path: string): string[] {
+  const parent = dirname(path);
+  return parent === path ? [path] : [path, ...withParents(parent)];
+}
+
+/** Does not look at what is mounted at the path: a file system that does not answer must not stop the look. */
+function entryAt(mounts: readonly MountEntry[], path: string): SeenEntry | null {
+  if (mountsAt(mounts, path).length > 0) return { kind: 'mount point', isEmpty: false };
+  let found: fs.Stats;
+  try {
+    found = fs.lstatSync(path);
+  } catch (thrown) {
+    return insteadOf(ABSENT, null)(thrown);
+  }
+  if (found.isDirectory()) return { kind: 'directory', isEmpty: fs.readdirSync(path).length === 0 };
+  if (found.isFile()) return { kind: 'file', isEmpty: found.size === 0 };
+  return { kind: found.isSymbolicLink() ? 'link' : 'other', isEmpty: false };
+}
+
+function labelAround(mounts: readonly MountEntry[], directory: string): string | null {
+  const device = mountContaining(mounts, directory)?.device;
+  // A made-up number, as of tmpfs and overlayfs, is that of no device.
+  if (device === undefined || device.major === 0) return null;
+  const sysfs = `/sys/dev/block/${device.major}:${device.minor}`;
+  return attribute(`${sysfs}/loop/backing_file`) ?? attribute(`${sysfs}/dm/name`);
+}
+
+function attribute(path: string): string | null {
+  try {
+    return fs.readFileSync(path, 'utf8').trim();
+  } catch (thrown) {
+    return insteadOf(NO_ATTRIBUTE, null)(thrown);
+  }
+}
