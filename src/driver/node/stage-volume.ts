@@ -85,7 +85,6 @@ export async function stageVolume(
       await stageDevice(deps, volume, attachment, directory);
     } else {
       const mountsAgain = async () => (await seen.again(attachment.devicePath)).mounts;
-      // What is mounted on the device in the meantime counts, if the device was known before.
       const mounts = isReleased || found ? await mountsAgain() : view.mounts;
       const staging = { volume, attachment, capability, directory, context, mountsAgain };
       await stageFileSystem(deps, staging, mounts);

@@ -28,8 +28,6 @@ export type ThreadSettings = Pick<Config, 'pools' | 'scanThreads' | 'deviceThrea
 
 /** Places of each kind for calls for volumes that the catalogue does not know. */
 const OF_NO_POOL = 2;
-/** Places for looks at the node, which end within milliseconds. */
-const OF_NODE = 4;
 
 /** The maximum number of threads of each kind. */
 export function threadCounts(settings: ThreadSettings) {
@@ -39,7 +37,7 @@ export function threadCounts(settings: ThreadSettings) {
     scan: scanThreads,
     device: ofAll(deviceThreads),
     // Each pool gets one more, because opening its directories holds a thread if they are on a dead disk.
-    lookUp: ofAll(deviceThreads + 1) + OF_NODE,
+    lookUp: ofAll(deviceThreads + 1),
     // Half of these threads are for calls that end a stop, or the use of a volume.
     volume: 2 * ofAll(volumeThreads),
   };
@@ -59,9 +57,10 @@ export async function startThreads(
   const volumes = await startPool(counts.volume, teardown, { fallback: devices });
   const scans = await startPool(counts.scan, teardown, { fallback: devices });
   const scanThreads = new ScanThreads(scans, counts.scan);
+  // A look ends within milliseconds, so two at a time are enough.
   const node = {
     threads: lookUps,
-    places: new CallPlaces(OF_NODE, { waitFor: "the node's mounts", remedy: 'check the kernel log' }),
+    places: new CallPlaces(OF_NO_POOL, { waitFor: "the node's mounts", remedy: 'check the kernel log' }),
   };
   const lanesOf = (waitFor: string, ofPool: number, ofVolumes: number): Lanes => {
     const lookUp = { waitFor, remedy: 'check its disk, or thaw it with fsfreeze --unfreeze' };
@@ -76,14 +75,13 @@ export async function startThreads(
     };
   };
   const { pools, deviceThreads, volumeThreads } = settings;
-  const ofNone = lanesOf('a disk', OF_NO_POOL - 1, OF_NO_POOL);
+  const ofNone: Lanes = { ...lanesOf('a disk', OF_NO_POOL - 1, OF_NO_POOL), 'look-up': node };
   const lanes = new Map(pools.map(({ name }) => [name, lanesOf(`pool '${name}'`, deviceThreads, volumeThreads)]));
   const all = [...lanes.values(), ofNone];
   const runnerOf = (pool: string | null): NativeRunner => new DeviceThreads(lanes.get(pool ?? '') ?? ofNone);
-  const waiting = (kind: Kind): number =>
-    [...new Set(all.map(({ [kind]: { places } }) => places))].reduce((sum, places) => sum + places.waiting.size, 0);
+  const waiting = (kind: Kind): number => all.reduce((sum, { [kind]: { places } }) => sum + places.waiting.size, 0);
   metrics?.observeWorkers('device', () => ({ ...devices.load, queued: waiting('pool') }));
-  metrics?.observeWorkers('look-up', () => ({ ...lookUps.load, queued: waiting('look-up') + waiting('node') }));
+  metrics?.observeWorkers('look-up', () => ({ ...lookUps.load, queued: waiting('look-up') }));
   metrics?.observeWorkers('volume', () => ({ ...volumes.load, queued: waiting('volume') }));
   metrics?.observeWorkers('scan', () => ({ ...scans.load, queued: scanThreads.waiting }));
   return {
