@@ -76,7 +76,8 @@ export const LOOK_CALLS = {
     const places = request.places.map(resolvedOrGiven);
     const seen = [...request.paths, ...resolved.filter((path) => path !== null), ...request.trees, ...trees];
     const isNear = nearness(seen, [...request.places, ...places]);
-    const mounts = mountsOf((line) => isNear(line) || isNode(line, devicePath, node), node?.rdev);
+    const isNode = nodeTest(devicePath, node?.dev ?? statOf('/dev')?.dev);
+    const mounts = mountsOf((line) => isNear(line) || isNode(line), node?.rdev);
     const paths = resolved.map((path) => ({
       resolved: path,
       entry: path === null ? null : entryAt(mounts, path),
@@ -111,11 +112,16 @@ function nearness(seen: readonly string[], places: readonly string[]): (line: Mo
   return ({ mountPoint }) => onTheWay.has(mountPoint) || below.some((path) => mountPoint.startsWith(path));
 }
 
-/** Whether a mount is a bound device node: that of the device, or any without one. */
-function isNode({ major, minor, root }: MountLine, devicePath: string | null, node: Look['node']): boolean {
-  const dev = node?.dev ?? statOf('/dev')?.dev;
-  if (dev === undefined || majorOf(dev) !== major || minorOf(dev) !== minor) return false;
-  return devicePath === null || basename(root) === basename(devicePath);
+/**
+ * Whether a mount is a bound device node: that of the device, or any without one.
+ *
+ * @param dev st_dev of the file system that holds the nodes; undefined if there is none
+ */
+function nodeTest(devicePath: string | null, dev: number | undefined): (line: MountLine) => boolean {
+  if (dev === undefined) return () => false;
+  const [ofMajor, ofMinor, name] = [majorOf(dev), minorOf(dev), devicePath === null ? null : basename(devicePath)];
+  return ({ major, minor, root }) =>
+    major === ofMajor && minor === ofMinor && (name === null || basename(root) === name);
 }
 
 /** @param rdev of the device whose mounts are wanted too */
