@@ -25,12 +25,15 @@ export const SPEED_TABLE = [
   ratio('reflink-list-cpu', { atMost: 1.2 }),
   ratio('reflink-delta-btrfs', { atMost: 0.25 }),
   ratio('stall-btrfs', { atMost: 0.1 }),
-  ratio('lifecycle-mount', { atMost: 0.7 }),
+  ratio('lifecycle-mount', { atMost: 1.3, stretch: 1.15 }),
+  ratio('lifecycle-mount-neighbours', { atMost: 1.4 }),
+  ratio('lifecycle-restart', { atMost: 1.5 }),
+  ratio('lifecycle-start', { atMost: 1.5 }),
   ratio('io-random-write', { atLeast: 0.8 }),
-  ratio('lifecycle-probe', { atMost: 1.3 }),
+  ratio('lifecycle-probe', { atMost: 1.2 }),
   ratio('backup-full', { atLeast: 0.7 }),
   ratio('backup-incremental', { atMost: 0.05 }),
-  ratio('stream-cpu-router', { atMost: 0.6 }),
+  ratio('stream-cpu-router', { atMost: 0.5 }),
 ] as const;
 
 /** @param rounds what is compared with the bound; empty if it was not measured */

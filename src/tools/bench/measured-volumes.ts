@@ -27,7 +27,8 @@ export class Volumes {
 
   constructor(
     private readonly settings: Pick<Settings, 'cleanup' | 'parameters'>,
-    readonly driver: CsiDriver,
+    /** Another one after a restart of the plugin. */
+    public driver: CsiDriver,
     private readonly workspace: Workspace,
   ) {
     settings.cleanup.defer(() => this.removeAll());

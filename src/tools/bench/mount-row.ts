@@ -1,4 +1,4 @@
-/** Row lifecycle-mount: publishes a formatted XFS volume and takes it back, beside a shell script with the same tools. */
+/** Rows lifecycle-mount*: publish a formatted XFS volume and take it back, beside a shell script with the same tools. */
 import type { MeasuredDriver } from './measured-driver.js';
 import { XFS } from './measured-volumes.js';
 import type { Row } from './row.js';
@@ -21,11 +21,18 @@ umount "$2"
 losetup --detach "$device"
 `;
 
-/** @param directory holds the script's image file: the pool, or the workspace for another vendor's driver */
+/**
+ * @param directory holds the script's image file: the pool, or the workspace for another vendor's driver
+ * @param beside what else is on the node; nothing of note by default
+ */
 export async function mountRow(
   settings: Settings,
   { workspace, volumes }: Pick<MeasuredDriver, 'workspace' | 'volumes'>,
   directory: string,
+  beside: { name: 'lifecycle-mount' | 'lifecycle-mount-neighbours'; words: string } = {
+    name: 'lifecycle-mount',
+    words: '',
+  },
 ): Promise<Row> {
   const volume = await volumes.create(XFS, VOLUME_BYTES);
   const file = `${directory}/shell.img`;
@@ -54,9 +61,8 @@ export async function mountRow(
   });
   await volumes.deleteVolume(volume);
   return {
-    name: 'lifecycle-mount',
-    measures:
-      'stage, publish, unpublish and unstage of a formatted xfs volume, beside losetup, mount and umount by a shell script',
+    name: beside.name,
+    measures: `stage, publish, unpublish and unstage of a formatted xfs volume${beside.words}, beside losetup, mount and umount by a shell script`,
     ours: { label: 'four calls', unit: 'ms', rounds: found.get(calls) ?? [] },
     peer: { label: 'shell script', unit: 'ms', rounds: found.get(shell) ?? [] },
     facts: { 'cycles a round': CYCLES[settings.size], 'volume MiB': VOLUME_BYTES / 2 ** 20 },

@@ -16,7 +16,7 @@ const SIZES = {
   tiny: { entries: 50_000, warmUp: 20_000 },
 } as const;
 const HOSTILE_ENTRIES = 1_000_000_000;
-const TARGET_RATIO = 3;
+const TARGET_RATIO = 2;
 const TARGET_MIB = 64;
 
 interface Attack {

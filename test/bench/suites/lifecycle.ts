@@ -3,6 +3,7 @@
  * empty catalogue and with one of many objects, its start and its Probe.
  */
 
+import type { MeasuredDriver } from '../../../src/tools/bench/measured-driver.js';
 import { BLOCK, Volumes } from '../../../src/tools/bench/measured-volumes.js';
 import { mountRow } from '../../../src/tools/bench/mount-row.js';
 import { operationRows } from '../../../src/tools/bench/operation-rows.js';
@@ -13,7 +14,9 @@ import type { Settings, Suite } from '../../../src/tools/bench/suite.js';
 import { Workspace } from '../../../src/tools/bench/workspace.js';
 import type { CsiDriver } from '../../../src/tools/client/csi-driver.js';
 import { type CatalogueSize, fillCatalogue } from '../lifecycle/full-catalogue.js';
+import { addNeighbours, NEIGHBOURS } from '../lifecycle/neighbours.js';
 import { probeRow } from '../lifecycle/probe-row.js';
+import { restartRow } from '../lifecycle/restart-row.js';
 import { type StoppedPlugin, startRow } from '../lifecycle/start-row.js';
 
 const POOL = 'bench';
@@ -41,12 +44,17 @@ export const suite: Suite = {
       const { driver } = await start();
       return { label, workspace, volumes: new Volumes(settings, driver, workspace) };
     };
+    const restarts = await stoppedPlugin(settings, workspace, 'restarted', 'restarted');
+    const restarted = await restartRow(settings, workspace, restarts);
     const small = await catalogueOf(empty);
+    const pool = workspace.path('plugin-pool');
     return [
       started,
-      await mountRow(settings, small, workspace.path('plugin-pool')),
+      restarted,
+      await mountRow(settings, small, pool),
       await probeRow(settings, workspace, small.volumes.driver.connection),
       ...(await operationRows(settings, [await catalogueOf(full), small])),
+      await neighboursRow(settings, small, pool),
     ];
   },
 
@@ -55,6 +63,19 @@ export const suite: Suite = {
     return [await byCatalogue(settings)];
   },
 };
+
+/** The last row of the suite: the neighbours stay. */
+async function neighboursRow(
+  settings: Settings,
+  small: Pick<MeasuredDriver, 'workspace' | 'volumes'>,
+  pool: string,
+): Promise<Row> {
+  const { loops, mounts } = NEIGHBOURS[settings.size];
+  settings.say(`making ${loops} loop devices and ${mounts} mounts`);
+  await addNeighbours(settings, small.workspace);
+  const words = ` on a node with ${loops} loop devices and ${mounts} mounts of others`;
+  return mountRow(settings, small, pool, { name: 'lifecycle-mount-neighbours', words });
+}
 
 async function byCatalogue(settings: Settings): Promise<Curve> {
   const start: CurveLine = { label: 'start', points: [] };
