@@ -1,5 +1,4 @@
 /** Bounds how long a caller waits. A dead disk does not return an error: it does not answer at all. */
-import { setTimeout as delay } from 'node:timers/promises';
 
 /**
  * The result of `operation`, or what `onTimeout` returns or throws once `timeoutMs` have passed or
@@ -15,16 +14,24 @@ export async function withTimeout<T, L>(
   signal?: AbortSignal,
 ): Promise<T | L> {
   operation.catch(() => undefined);
-  const finished = new AbortController();
-  const ends = signal === undefined ? finished.signal : AbortSignal.any([finished.signal, signal]);
-  const timeout = delay(timeoutMs, undefined, { signal: ends })
-    .catch(() => undefined)
-    .then(() => (finished.signal.aborted ? (undefined as never) : onTimeout()));
-  timeout.catch(() => undefined);
+  let giveUp = (): void => undefined;
+  const timeout = new Promise<L>((resolve, reject) => {
+    giveUp = () => {
+      try {
+        resolve(onTimeout());
+      } catch (thrown) {
+        reject(thrown);
+      }
+    };
+  });
+  const timer = setTimeout(giveUp, timeoutMs);
+  signal?.addEventListener('abort', giveUp);
+  if (signal?.aborted === true) giveUp();
   try {
     return await Promise.race([operation, timeout]);
   } finally {
-    finished.abort();
+    clearTimeout(timer);
+    signal?.removeEventListener('abort', giveUp);
   }
 }
 

@@ -16,6 +16,12 @@ export function describeAttachments(context: ContractContext): void {
     assert.deepEqual(await backend.attachments.attach(volumeId, { readOnly: false }), device);
     const { backend: next } = await harness.reopen();
     assert.deepEqual(await next.attachments.find(volumeId), device);
+    if (next.attachments.findAndLook !== undefined) {
+      const around = { paths: [device.devicePath], trees: [], places: [], devicePath: null };
+      const found = await next.attachments.findAndLook(volumeId, around);
+      assert.deepEqual(found?.attachment, device);
+      assert.deepEqual([found?.look.node?.rdev, found?.look.paths[0]?.resolved], [device.rdev, device.devicePath]);
+    }
     await backend.attachments.detach(volumeId);
     assert.equal(await backend.attachments.find(volumeId), null);
     await backend.attachments.detach(volumeId);

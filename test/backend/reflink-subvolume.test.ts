@@ -96,6 +96,8 @@ test('a start removes the copies that kills have left, and no foreign one', asyn
   assert.deepEqual(copies(), [foreign]);
 });
 
+const NOWHERE = { paths: [], trees: [], places: [], devicePath: null };
+
 test('a mount over the subvolume is not taken for the subvolume', async () => {
   const backend = await started();
   btrfs('subvolume', 'create', at('other'));
@@ -105,6 +107,7 @@ test('a mount over the subvolume is not taken for the subvolume', async () => {
   ]) {
     execFileSync('mount', mount);
     await assert.rejects(backend.check(), /something is mounted over .*volumes/);
+    assert.equal(await backend.attachments.findAndLook?.(newVolume(), NOWHERE), null);
     execFileSync('umount', [at('volumes')]);
     await backend.check();
   }

@@ -17,7 +17,6 @@ import {
   writeFileSync,
 } from 'node:fs';
 import type { TestContext } from 'node:test';
-import { readMountInfo } from '../../src/base/system/mountinfo.js';
 import { growStaged } from '../../src/driver/node/growth.js';
 import { lookAround, type PathField, usablePath } from '../../src/driver/node/paths.js';
 import { useNode } from '../integration/node/node-fixture.js';
@@ -191,7 +190,7 @@ test('a directory that the configuration names through a link is protected at it
   };
   const resolve = async (path: string): Promise<string | null> => {
     const deps = { config, native: node.native };
-    return usablePath(deps, await lookAround(deps, [path], null), path, 'target_path');
+    return usablePath(deps, await lookAround(deps, path), path, 'target_path');
   };
   for (const path of [data.real, `${data.real}/inner`, `${state.real}/inner`, socket.real]) {
     await assert.rejects(resolve(path), /^CsiError: target_path .* cannot be used/, path);
@@ -204,7 +203,7 @@ test('H7: the directory in which interfaces before v1 stage is refused as a targ
   mkdirSync(legacyStagingDirectory, { recursive: true });
   const path = `${legacyStagingDirectory}/pod`;
   const resolve = async (field: PathField): Promise<string | null> =>
-    usablePath(node.deps, await lookAround(node.deps, [path], null), path, field);
+    usablePath(node.deps, await lookAround(node.deps, path), path, field);
   await refused(resolve('target_path'), 'INVALID_ARGUMENT', /it lies in/);
   assert.equal(await resolve('staging_target_path'), path);
 });
@@ -318,7 +317,7 @@ test('an ext4 staged below a directory shared twice can be grown unmounted', asy
   const capability = mountOf('ext4');
   assert.ok(capability.accessType === 'mount');
   const context = callContext({ note: (fields) => assert.fail(JSON.stringify(fields)) });
-  const staging = { volume, attachment, capability, directory, context, mountsAgain: readMountInfo };
+  const staging = { volume, attachment, capability, directory, context };
   const source = attachment.devicePath;
   // A kernel that grows this ext4 only while it is not mounted.
   node.failing = { method: 'growFileSystem', code: 'EOPNOTSUPP' };
@@ -384,7 +383,7 @@ testKinds('an interrupted unpublish completes although another pod has binds of 
   umount(first);
   await node.unpublish(volume, { target_path: first });
   assert.equal(existsSync(first), false);
-  assert.equal(await node.catalogue.publicationAt(first), null);
+  assert.equal((await node.catalogue.volumeUses('', first)).there, null);
   umount(bound);
   await node.cleared(volume, second);
 });

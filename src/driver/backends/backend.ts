@@ -12,6 +12,7 @@
 
 import type { ReleaseWait } from '../host/device-release.js';
 import type { FileSystem } from '../host/file-systems.js';
+import type { Look, LookRequest } from '../native/look-calls.js';
 import type { SnapshotScan } from './snapshot-scan.js';
 
 /** A volume as a block device of this node. */
@@ -243,6 +244,11 @@ export interface Attachments {
   detach(volumeId: string, wait?: ReleaseWait): Promise<void>;
   /** The device as the kernel reports it; null if the volume is not attached. */
   find(volumeId: string): Promise<Attachment | null>;
+  /**
+   * As `find`, with a look at the device and at whatever else the caller wants to see, in one task. Null if that takes more
+   * than one task: then the caller has to call `find`, and to look by itself.
+   */
+  findAndLook?(volumeId: string, around: LookRequest): Promise<{ attachment: Attachment | null; look: Look } | null>;
 }
 
 /**

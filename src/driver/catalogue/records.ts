@@ -107,6 +107,16 @@ export interface PublicationRecord {
   podUid: string | null;
 }
 
+/** A volume and where it is recorded as used. */
+export interface VolumeUses {
+  /** Null if the catalogue does not know the id. */
+  volume: VolumeRecord | null;
+  stagings: StagingRecord[];
+  publications: PublicationRecord[];
+  /** The publication of any volume at the target path that was asked about; null if there is none. */
+  there: PublicationRecord | null;
+}
+
 /** A deleted snapshot that deltas can still be computed from, or the reason why they cannot. */
 export interface RetainedBaseRecord {
   snapshotId: string;

@@ -6,13 +6,22 @@
 
 import { freesSpace, reads, takesSpace } from '../database/calls.js';
 import type { SqliteConnection } from '../database/connection.js';
-import type { ControllerPublicationRecord, PublicationRecord, StagingRecord } from './records.js';
+import type { ControllerPublicationRecord, PublicationRecord, StagingRecord, VolumeUses } from './records.js';
 import * as rows from './rows.js';
 
 export function stagingCalls(database: SqliteConnection) {
+  const stagings = (volumeId: string): StagingRecord[] =>
+    database.all('SELECT * FROM stagings WHERE volume_id = ?', volumeId).map(rows.staging);
   return {
-    stagings: reads((volumeId: string): StagingRecord[] =>
-      database.all('SELECT * FROM stagings WHERE volume_id = ?', volumeId).map(rows.staging),
+    stagings: reads(stagings),
+    /** What the calls of the Node service begin with, in one call. */
+    volumeUses: reads(
+      (volumeId: string, targetPath = ''): VolumeUses => ({
+        volume: database.find(rows.volumeRow, 'SELECT * FROM volumes WHERE volume_id = ?', volumeId),
+        stagings: stagings(volumeId),
+        publications: publicationsOf(database, volumeId),
+        there: database.find(rows.publicationRow, 'SELECT * FROM publications WHERE target_path = ?', targetPath),
+      }),
     ),
     /** The stagings of the pool's ready volumes without a publication. */
     unpublishedStagings: reads((pool: string): StagingRecord[] =>
@@ -42,12 +51,7 @@ export function stagingCalls(database: SqliteConnection) {
 
 export function publicationCalls(database: SqliteConnection) {
   return {
-    publications: reads((volumeId: string): PublicationRecord[] =>
-      database.all('SELECT * FROM publications WHERE volume_id = ?', volumeId).map(rows.publicationRow),
-    ),
-    publicationAt: reads((targetPath: string): PublicationRecord | null =>
-      database.find(rows.publicationRow, 'SELECT * FROM publications WHERE target_path = ?', targetPath),
-    ),
+    publications: reads((volumeId: string): PublicationRecord[] => publicationsOf(database, volumeId)),
     putPublication: takesSpace((publication: PublicationRecord): void =>
       database.run(
         `INSERT OR REPLACE INTO publications
@@ -66,6 +70,10 @@ export function publicationCalls(database: SqliteConnection) {
       database.run('DELETE FROM publications WHERE target_path = ?', targetPath),
     ),
   };
+}
+
+function publicationsOf(database: SqliteConnection, volumeId: string): PublicationRecord[] {
+  return database.all('SELECT * FROM publications WHERE volume_id = ?', volumeId).map(rows.publicationRow);
 }
 
 export function controllerPublicationCalls(database: SqliteConnection) {

@@ -4,7 +4,6 @@
  * A loop device number keeps its scheduler when it is reused, and kernels differ in what they do with its
  * read-ahead. So a setting that was not requested is set to the kernel's default, as far as possible. Knows no volumes.
  */
-import { writeFile } from 'node:fs/promises';
 import { CsiError, errorCode } from '../../base/errors.js';
 import { majorOf, minorOf } from '../../base/system/mountinfo.js';
 import type { NativeRunner } from '../native/pool.js';
@@ -27,8 +26,10 @@ interface Change {
   /** The setting and its value, such as "loopDirectIo true". */
   what: string;
   isAsked: boolean;
-  make(): Promise<void>;
-  revert(): Promise<void>;
+  make(): Promise<unknown>;
+  revert(): Promise<unknown>;
+  /** Whether direct I/O is on after the change; absent if the change is about something else. */
+  directIo?: boolean;
 }
 
 /** Errors that say nothing about the value: another try may succeed. */
@@ -43,15 +44,17 @@ const DEFAULT_SCHEDULER = 'none';
  * @param onRefused receives each requested setting that is not possible, such as "loopDirectIo true", with FAILED_PRECONDITION,
  *   or with the failure itself if the failure says nothing about the value. If onRefused throws, all settings are reverted;
  *   otherwise the other settings are applied.
+ * @returns whether direct I/O is on afterwards; null if the device is no loop device
  */
 export async function applyBlockSettings(
   native: NativeRunner,
   device: BlockDevice,
   settings: BlockSettings,
   onRefused: (refusal: Error, what: string) => void,
-): Promise<void> {
+): Promise<boolean | null> {
   const done: Change[] = [];
-  for (const change of changesFor(native, device, await stateOf(native, device), settings)) {
+  const state = await stateOf(native, device);
+  for (const change of changesFor(native, device, state, settings)) {
     try {
       await change.make();
       done.push(change);
@@ -65,6 +68,7 @@ export async function applyBlockSettings(
       }
     }
   }
+  return done.find(({ directIo }) => directIo !== undefined)?.directIo ?? directIoIn(state);
 }
 
 /** The requested settings that are not in force, such as "loopDirectIo true". */
@@ -79,9 +83,10 @@ export async function settingsNotInForce(
 
 /** Null if the device is no loop device. */
 export async function isDirectIo(native: NativeRunner, device: BlockDevice): Promise<boolean | null> {
-  const { directIo } = await stateOf(native, device);
-  return directIo === '' ? null : directIo === '1';
+  return directIoIn(await stateOf(native, device));
 }
+
+const directIoIn = ({ directIo }: State): boolean | null => (directIo === '' ? null : directIo === '1');
 
 function refusalOf(what: string, devicePath: string, thrown: unknown): Error {
   const code = errorCode(thrown) ?? 'unknown error';
@@ -114,23 +119,33 @@ async function stateOf(native: NativeRunner, device: BlockDevice): Promise<State
 
 function changesFor(native: NativeRunner, device: BlockDevice, state: State, settings: BlockSettings): Change[] {
   const changes = [
-    readAhead(device, state, settings.readAheadKiB),
-    scheduler(device, state, settings.ioScheduler),
+    readAhead(native, device, state, settings.readAheadKiB),
+    scheduler(native, device, state, settings.ioScheduler),
     directIo(native, device, state, settings.loopDirectIo),
   ];
   return changes.filter((change) => change !== null);
 }
 
 /** The default is what the kernel gives a new device: twice its optimal transfer size, but at least 128 KiB. */
-function readAhead(device: BlockDevice, { readAhead: before, optimalIo }: State, asked: number | null): Change | null {
+function readAhead(
+  native: NativeRunner,
+  device: BlockDevice,
+  { readAhead: before, optimalIo }: State,
+  asked: number | null,
+): Change | null {
   const wanted = String(asked ?? Math.max(DEFAULT_READ_AHEAD_KIB, (2 * Number(optimalIo)) / 1024));
   // The kernel rounds down to whole pages.
   if (asked !== null && String(asked - (asked % PAGE_KIB)) === before) return null;
   const path = `${sysfsDirectory(device)}/${ATTRIBUTES.readAhead}`;
-  return textChange(`readAheadKiB ${wanted}`, asked !== null, { path, before, wanted });
+  return textChange(native, `readAheadKiB ${wanted}`, asked !== null, { path, before, wanted });
 }
 
-function scheduler(device: BlockDevice, { scheduler: text }: State, asked: string | null): Change | null {
+function scheduler(
+  native: NativeRunner,
+  device: BlockDevice,
+  { scheduler: text }: State,
+  asked: string | null,
+): Change | null {
   const names = text.split(' ').filter((name) => name !== '');
   const active = names.find((name) => name.startsWith('['))?.slice(1, -1) ?? names[0] ?? '';
   const offered = names.map((name) => name.replace(/[[\]]/g, ''));
@@ -141,7 +156,7 @@ function scheduler(device: BlockDevice, { scheduler: text }: State, asked: strin
   }
   const wanted = asked ?? DEFAULT_SCHEDULER;
   const path = `${sysfsDirectory(device)}/${ATTRIBUTES.scheduler}`;
-  return textChange(`ioScheduler ${wanted}`, asked !== null, { path, before: active, wanted });
+  return textChange(native, `ioScheduler ${wanted}`, asked !== null, { path, before: active, wanted });
 }
 
 /** Direct I/O is on by default, if the file system below the loop device allows it. */
@@ -162,7 +177,7 @@ function directIo(
     await native.run('setLoopDirectIo', { devicePath, directIo: value });
   };
   const what = `loopDirectIo ${wanted}`;
-  return { what, isAsked: asked !== null, make: () => set(wanted), revert: () => set(!wanted) };
+  return { what, isAsked: asked !== null, make: () => set(wanted), revert: () => set(!wanted), directIo: wanted };
 }
 
 function impossible(what: string, why: string): Change {
@@ -171,11 +186,12 @@ function impossible(what: string, why: string): Change {
 }
 
 function textChange(
+  native: NativeRunner,
   what: string,
   isAsked: boolean,
   { path, before, wanted }: { path: string; before: string; wanted: string },
 ): Change | null {
   if (before === wanted) return null;
-  const write = (text: string) => () => writeFile(path, text);
+  const write = (text: string) => () => native.run('setAttribute', { path, text });
   return { what, isAsked, make: write(wanted), revert: write(before) };
 }

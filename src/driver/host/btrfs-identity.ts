@@ -14,6 +14,7 @@
 import { CsiError } from '../../base/errors.js';
 import { pollUntil } from '../../base/poll.js';
 import { run, toolFailure } from '../../base/process/exec.js';
+import type { NativeRunner } from '../native/pool.js';
 import { isHeldExclusively } from './device-holders.js';
 import { otherBtrfsMounted } from './mounted-file-system.js';
 import { btrfsIdentity } from './superblock.js';
@@ -27,12 +28,17 @@ const RELEASE_TIMEOUT_MS = 10_000;
 const RELEASE_POLL_MS = 20;
 
 /** Gives this fsid to the btrfs on a device that is not mounted. `directory` is an empty directory to mount on for a moment. */
-export async function giveIdentity(devicePath: string, uuid: string, directory: string): Promise<void> {
-  const found = await btrfsIdentity(devicePath);
+export async function giveIdentity(
+  native: NativeRunner,
+  devicePath: string,
+  uuid: string,
+  directory: string,
+): Promise<void> {
+  const found = await btrfsIdentity(native, devicePath);
   if (found.uuid === uuid) return;
   if (found.hasLog) {
     await assertMountable(devicePath, found.uuid);
-    await replayLog(devicePath, directory);
+    await replayLog(native, devicePath, directory);
   }
   if (await isHeldExclusively(devicePath)) throw heldByKernel(devicePath);
   await attempt(devicePath, () =>
@@ -53,7 +59,7 @@ async function assertMountable(devicePath: string, uuid: string): Promise<void> 
   );
 }
 
-async function replayLog(devicePath: string, directory: string): Promise<void> {
+async function replayLog(native: NativeRunner, devicePath: string, directory: string): Promise<void> {
   const mount = ['mount', '--no-mtab', '--internal-only', '-t', 'btrfs', '-o', 'rw,noatime,nosuid,nodev'];
   await attempt(devicePath, () =>
     run(
@@ -63,7 +69,7 @@ async function replayLog(devicePath: string, directory: string): Promise<void> {
     ),
   );
   await released(devicePath);
-  if ((await btrfsIdentity(devicePath)).hasLog) {
+  if ((await btrfsIdentity(native, devicePath)).hasLog) {
     throw CsiError.failedPrecondition(
       `the btrfs on ${devicePath} has a log that a mount did not replay; repair it by hand with btrfs check`,
     );

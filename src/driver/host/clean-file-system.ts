@@ -5,7 +5,7 @@
  *
  * The bytes are hostile: this file looks only at fixed places, and superblock.ts decides what may be mounted. Never writes.
  */
-import { type FileHandle, open } from 'node:fs/promises';
+import type { NativeRunner } from '../native/pool.js';
 import { FILE_SYSTEMS, type FileSystem } from './file-systems.js';
 import { MAGIC } from './superblock.js';
 import { isExt4Clean } from './superblock-ext4.js';
@@ -57,34 +57,27 @@ const FOREIGN: readonly (readonly [magic: string, ...offsets: number[]])[] = [
 ];
 
 /** The file system, if it is clean and the device holds nothing else; null if blkid and fsck must decide. */
-export async function cleanFileSystem(devicePath: string, deviceBytes: bigint): Promise<FileSystem | null> {
+export async function cleanFileSystem(
+  native: NativeRunner,
+  devicePath: string,
+  deviceBytes: bigint,
+): Promise<FileSystem | null> {
   const end = Number(deviceBytes);
   if (end < HEAD_BYTES + TAIL_BYTES || !Number.isSafeInteger(end)) return null;
-  const handle = await open(devicePath, 'r');
-  try {
-    const head = await bytesAt(handle, 0, HEAD_BYTES);
-    const tail = await bytesAt(handle, end - TAIL_BYTES, TAIL_BYTES);
-    if (head === null || tail === null || !isZero(tail)) return null;
-    const found = FILE_SYSTEMS.filter((type) => has(head, MAGIC[type].bytes, MAGIC[type].offset));
-    const [type] = found;
-    if (type === undefined || found.length > 1 || !IS_CLEAN[type](head)) return null;
-    const isAlone = !FOREIGN.some(([magic, ...offsets]) =>
-      offsets.some((offset) => has(head, Buffer.from(magic, 'latin1'), offset)),
-    );
-    return isAlone ? type : null;
-  } finally {
-    await handle.close();
-  }
-}
-
-/** Null if the device is smaller or cannot be read. */
-async function bytesAt(handle: FileHandle, position: number, length: number): Promise<Buffer | null> {
-  const buffer = Buffer.alloc(length);
-  const bytesRead = await handle.read(buffer, 0, length, position).then(
-    (read) => read.bytesRead,
-    () => 0,
+  const wanted = [
+    { offset: 0, length: HEAD_BYTES },
+    { offset: end - TAIL_BYTES, length: TAIL_BYTES },
+  ];
+  const { parts } = await native.run('readParts', { path: devicePath, parts: wanted });
+  const [head, tail] = parts.map((part) => part && Buffer.from(part.buffer));
+  if (!head || !tail || !isZero(tail)) return null;
+  const found = FILE_SYSTEMS.filter((type) => has(head, MAGIC[type].bytes, MAGIC[type].offset));
+  const [type] = found;
+  if (type === undefined || found.length > 1 || !IS_CLEAN[type](head)) return null;
+  const isAlone = !FOREIGN.some(([magic, ...offsets]) =>
+    offsets.some((offset) => has(head, Buffer.from(magic, 'latin1'), offset)),
   );
-  return bytesRead === length ? buffer : null;
+  return isAlone ? type : null;
 }
 
 function has(bytes: Buffer, magic: Buffer, offset: number): boolean {

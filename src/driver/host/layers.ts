@@ -7,7 +7,7 @@
  */
 import { CsiError, SystemError } from '../../base/errors.js';
 import { type MountEntry, mountsAt, readMountInfo } from '../../base/system/mountinfo.js';
-import type { SeenPath } from '../native/look-calls.js';
+import type { Look, LookRequest, SeenPath } from '../native/look-calls.js';
 import type { NativeRunner } from '../native/pool.js';
 import { assertEmpty, assertTargetFits, seePath, type TargetType } from './target.js';
 
@@ -95,6 +95,8 @@ export interface Unmounted {
   found: boolean;
   /** The mounts that are left, on this path and elsewhere. */
   mounts: readonly MountEntry[];
+  /** The last look, if the caller has asked for looks and one was needed. */
+  seen: Look | null;
 }
 
 /**
@@ -102,28 +104,36 @@ export interface Unmounted {
  * if a layer is busy or cannot be reached.
  *
  * @param before the current mounts, if the caller has just read them
- * @param again reads the mounts, at least those at the path and on the way to it
+ * @param look looks at the path among others; used in place of all mounts of the node
  */
 export async function unmountLayers(
   native: NativeRunner,
   path: string,
   belongs: (entry: MountEntry) => boolean | Promise<boolean>,
   before?: readonly MountEntry[],
-  again: () => Promise<readonly MountEntry[]> = readMountInfo,
+  look?: LookRequest,
 ): Promise<Unmounted> {
+  const read = async (): Promise<Omit<Unmounted, 'found'>> => {
+    const seen = look === undefined ? null : await native.run('look', look);
+    return { seen, mounts: seen?.mounts ?? (await readMountInfo()) };
+  };
   let found = false;
-  let mounts = before ?? (await again());
-  for (let changes = 0; ; mounts = await again()) {
-    const top = mountsAt(mounts, path).at(-1);
-    if (top === undefined || !(await belongs(top))) return { found, mounts };
+  let now = before === undefined ? await read() : { seen: null, mounts: before };
+  for (let changes = 0; ; ) {
+    const top = mountsAt(now.mounts, path).at(-1);
+    if (top === undefined || !(await belongs(top))) return { found, ...now };
     try {
-      await native.run('unmountLayer', { path, mountId: top.mountId });
+      const { seen } = await native.run('unmountLayer', { path, mountId: top.mountId, ...(look && { look }) });
       found = true;
+      now = seen === null ? await read() : { seen, mounts: seen.mounts };
     } catch (thrown) {
       if (!(thrown instanceof SystemError)) throw thrown;
       changes += 1;
       // Another layer is on top by now, so `belongs` has to judge that layer.
-      if (thrown.code === 'ESTALE' && changes < MAX_CHANGES) continue;
+      if (thrown.code === 'ESTALE' && changes < MAX_CHANGES) {
+        now = await read();
+        continue;
+      }
       throw CsiError.failedPrecondition(
         `${path} cannot be unmounted: it is busy or cannot be reached; end what uses it and try again (${thrown.message})`,
         { cause: thrown },

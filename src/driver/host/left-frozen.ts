@@ -52,7 +52,7 @@ export async function thawHeld(native: NativeRunner, devicePath: string): Promis
   const sizeBytes = await deviceSizeBytes({ major: majorOf(rdev), minor: minorOf(rdev) });
   // If the holder releases the device at this moment, the kernel mounts the device anew.
   if (type === null || sizeBytes === null) return false;
-  if ((await superblockObjection(type, devicePath, sizeBytes)) !== null) return false;
+  if ((await superblockObjection(native, type, devicePath, sizeBytes)) !== null) return false;
   const ofFileSystem = mountOptions(type, [], true).filter((option) => !isOfMount(option));
   const options = ['ro', ...ofFileSystem];
   try {

@@ -7,6 +7,7 @@
 import { stat } from 'node:fs/promises';
 import { CsiError, SystemError } from '../../base/errors.js';
 import { isOfDevice, type MountEntry, mountsAt, readMountInfo } from '../../base/system/mountinfo.js';
+import type { Look, LookRequest } from '../native/look-calls.js';
 import type { NativeRunner } from '../native/pool.js';
 import { attributesOf, isOfMount } from './layers.js';
 import { kernelPath } from './target.js';
@@ -24,8 +25,8 @@ export interface MountRequest {
   isResolved?: boolean;
   /** The current mounts, if the caller has just read them. */
   before?: readonly MountEntry[];
-  /** Reads the mounts, at least those at the target, on the way to it and of the source. */
-  again?: () => Promise<readonly MountEntry[]>;
+  /** Looks at the target among others, and at the source; used in place of all mounts of the node. */
+  look?: LookRequest;
 }
 
 /**
@@ -34,7 +35,7 @@ export interface MountRequest {
  * whether or not anybody waits for the call.
  */
 export async function mount(native: NativeRunner, request: MountRequest): Promise<readonly MountEntry[]> {
-  const { source, target, fsType, options, again = readMountInfo } = request;
+  const { source, target, fsType, options, look } = request;
   const rdev = request.rdev ?? (await stat(source)).rdev;
   const path = request.isResolved === true ? target : await kernelPath(target);
   if (path === null) {
@@ -44,17 +45,19 @@ export async function mount(native: NativeRunner, request: MountRequest): Promis
     const top = mountsAt(mounts, path).at(-1);
     return top !== undefined && isOfDevice(top, rdev) && top.fsType === fsType;
   };
-  const before = request.before ?? (await again());
+  const before = request.before ?? (await readMountInfo());
   if (isDone(before)) return before;
   const readOnly = options.includes('ro');
+  let seen: Look | null;
   try {
-    await native.run('mountFileSystem', {
+    ({ seen } = await native.run('mountFileSystem', {
       source,
       fsType,
       target: path,
       options: [readOnly ? 'ro' : 'rw', ...options.filter((option) => !isOfMount(option))],
       set: attributesOf({ readOnly, options }).set,
-    });
+      ...(look && { look }),
+    }));
   } catch (thrown) {
     if (!(thrown instanceof SystemError)) throw thrown;
     const cause = withoutValues(thrown, options);
@@ -63,7 +66,7 @@ export async function mount(native: NativeRunner, request: MountRequest): Promis
       { cause },
     );
   }
-  const after = await again();
+  const after = seen?.mounts ?? (await readMountInfo());
   if (isDone(after)) return after;
   throw CsiError.internal(`mounting ${source} on ${target} had no effect that mountinfo shows`);
 }

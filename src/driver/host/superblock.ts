@@ -7,6 +7,7 @@
  */
 import { open } from 'node:fs/promises';
 import { CsiError } from '../../base/errors.js';
+import type { NativeRunner } from '../native/pool.js';
 import { FILE_SYSTEMS, type FileSystem, type Objection } from './file-systems.js';
 import { type BtrfsIdentity, btrfsObjection, identityOf, isBtrfsGrowable } from './superblock-btrfs.js';
 import { ext4Objection, isExt4Growable } from './superblock-ext4.js';
@@ -31,20 +32,26 @@ const SUPERBLOCKS: Readonly<Record<FileSystem, Superblock>> = {
  * caller has flushed the device, since the kernel reads some superblocks past the page cache.
  */
 export async function superblockObjection(
+  native: NativeRunner,
   type: FileSystem,
   devicePath: string,
   deviceBytes: bigint,
 ): Promise<Objection | null> {
-  return SUPERBLOCKS[type].objection(await readSuperblock(type, devicePath), deviceBytes);
+  return SUPERBLOCKS[type].objection(await readSuperblock(native, type, devicePath), deviceBytes);
 }
 
 /**
  * Whether the file system would become larger if it were grown to its device's size. False if the host must not mount the file
  * system, because a tool may have put another superblock there since the check.
  */
-export async function isGrowable(type: FileSystem, devicePath: string, deviceBytes: bigint): Promise<boolean> {
+export async function isGrowable(
+  native: NativeRunner,
+  type: FileSystem,
+  devicePath: string,
+  deviceBytes: bigint,
+): Promise<boolean> {
   const { objection, isGrowable: isSo } = SUPERBLOCKS[type];
-  const block = await readSuperblock(type, devicePath);
+  const block = await readSuperblock(native, type, devicePath);
   return objection(block, deviceBytes) === null && isSo(block, deviceBytes);
 }
 
@@ -74,18 +81,14 @@ export async function recognizedFileSystem(path: string): Promise<FileSystem | n
   }
 }
 
-export async function btrfsIdentity(devicePath: string): Promise<BtrfsIdentity> {
-  return identityOf(await readSuperblock('btrfs', devicePath));
+export async function btrfsIdentity(native: NativeRunner, devicePath: string): Promise<BtrfsIdentity> {
+  return identityOf(await readSuperblock(native, 'btrfs', devicePath));
 }
 
-async function readSuperblock(type: FileSystem, devicePath: string): Promise<Buffer> {
+async function readSuperblock(native: NativeRunner, type: FileSystem, devicePath: string): Promise<Buffer> {
   const { offset, length } = SUPERBLOCKS[type];
-  const handle = await open(devicePath, 'r');
-  try {
-    const { bytesRead, buffer } = await handle.read(Buffer.alloc(length), 0, length, offset);
-    if (bytesRead === length) return buffer;
-    throw CsiError.failedPrecondition(`${devicePath} ends before the superblock of its ${type} file system`);
-  } finally {
-    await handle.close();
-  }
+  const { parts } = await native.run('readParts', { path: devicePath, parts: [{ offset, length }] });
+  const [block] = parts;
+  if (block) return Buffer.from(block.buffer);
+  throw CsiError.failedPrecondition(`the superblock of the ${type} file system on ${devicePath} cannot be read`);
 }

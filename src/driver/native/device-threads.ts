@@ -26,6 +26,7 @@ export const KINDS: Readonly<Record<UnaryMethod, Kind>> = {
   listDirectory: 'look-up',
   fileState: 'look-up',
   loopFind: 'look-up',
+  findAndLook: 'look-up',
   loopList: 'look-up',
   dmVersion: 'look-up',
   dmHasTarget: 'look-up',
@@ -38,6 +39,7 @@ export const KINDS: Readonly<Record<UnaryMethod, Kind>> = {
   readFileTypes: 'look-up',
   readText: 'look-up',
   entryOf: 'look-up',
+  readParts: 'pool',
   spaceOf: 'look-up',
   loopAttach: 'pool',
   refuseDiscards: 'pool',
@@ -84,6 +86,7 @@ export const KINDS: Readonly<Record<UnaryMethod, Kind>> = {
   flush: 'volume',
   // These stop the device's queue, and wait for the requests in it.
   loopResize: 'volume',
+  setAttribute: 'volume',
   setLoopDirectIo: 'volume',
   dmReload: 'volume',
   dmSuspend: 'volume',

@@ -1,16 +1,17 @@
 /**
- * Calls that use node:fs on the files of a pool, beside those of the addon, for the threads of a NativePool. The four threads
- * of node:fs/promises serve the whole process, and a file system that is frozen or does not answer would occupy all four. The
+ * Calls that use node:fs on the files of a pool, beside those of the addon, for the threads of a NativePool, and calls that
+ * do several things in one task. The four threads of node:fs/promises serve the whole process, and a file system that is frozen or does not answer would occupy all four. The
  * calls return failures, as the addon does. Knows no pool.
  */
 import fs from 'node:fs';
 import { dirname } from 'node:path';
 import { getSystemErrorMap } from 'node:util';
 import { errorCode, messageOf } from '../../base/errors.js';
+import { at } from '../../base/system/checked-files.js';
 import type { NativeFailure, NativeResult } from '../../base/system/native-result.js';
 import { readOwnSync } from '../../base/system/own-files.js';
 import { type Addon, loadAddon } from './addon.js';
-import { LOOK_CALLS } from './look-calls.js';
+import { LOOK_CALLS, type Look, type LookRequest } from './look-calls.js';
 
 const MAX_TEXT_BYTES = 4096;
 
@@ -33,6 +34,15 @@ const FILE_CALLS = {
   readText: ({ path }: At) => ({ text: readOwnSync(path, MAX_TEXT_BYTES) }),
   /** The entry at the path; null if there is none. Does not follow a symbolic link. */
   entryOf: ({ path }: At) => ({ entry: unlessAbsent(() => entryOf(path)) }),
+  /** Parts of a file or a block device; null for a part that is not there as a whole or cannot be read. */
+  readParts: ({ path, parts }: At & { parts: readonly { offset: number; length: number }[] }) => {
+    const file = fs.openSync(path, 'r');
+    try {
+      return { parts: parts.map(({ offset, length }) => partOf(file, offset, length)) };
+    } finally {
+      fs.closeSync(file);
+    }
+  },
   /** The space of the file system that holds `path`, bytes. */
   spaceOf: ({ path }: At) => {
     const { blocks, bavail, bsize } = fs.statfsSync(path, { bigint: true });
@@ -58,10 +68,43 @@ type Answering<C> = C extends (request: infer R) => infer V
   : never;
 type FileCalls = { [M in keyof typeof FILE_CALLS]: Answering<(typeof FILE_CALLS)[M]> };
 
-export type Calls = Addon & FileCalls;
+type ThenLook = { look?: LookRequest };
+type ThenLooking<C> = C extends (request: infer R) => NativeResult<infer V>
+  ? (request: R & ThenLook) => NativeResult<V & { seen: Look | null }>
+  : never;
+
+/** Calls that are followed by a look in the same task, if their caller wants one. `seen` is null if that look fails. */
+interface LookingCalls {
+  unmountLayer: ThenLooking<Addon['unmountLayer']>;
+  mountFileSystem: ThenLooking<Addon['mountFileSystem']>;
+}
+
+export interface FindAndLookRequest {
+  /** A directory, and directories in it, as for openDirectories. */
+  root: string;
+  names: string[];
+  /** The name of the backing file in the first of `names`. */
+  file: string;
+  /** As for loopFind. */
+  hint: number | null;
+  /** Names no device: the look is at the device that is found. */
+  look: LookRequest;
+}
+
+export type Calls = Omit<Addon, keyof LookingCalls> &
+  FileCalls &
+  LookingCalls & {
+    /** Opens the directories, finds the loop device of a file and looks around, and closes the directories. */
+    findAndLook(
+      request: FindAndLookRequest,
+    ): NativeResult<ValueOf<Addon['loopFind']> & { directories: { device: bigint; inode: bigint }[]; seen: Look }>;
+  };
+
+type ValueOf<C> = C extends (request: never) => NativeResult<infer V> ? V : never;
 
 /** All calls. Loads the addon into the calling thread. */
 export function loadCalls(): Calls {
+  const addon = loadAddon();
   const answering = Object.entries(FILE_CALLS).map(([name, call]) => [
     name,
     (request: never): NativeResult<object> => {
@@ -72,7 +115,41 @@ export function loadCalls(): Calls {
       }
     },
   ]);
-  return { ...loadAddon(), ...(Object.fromEntries(answering) as FileCalls) };
+  const files = Object.fromEntries(answering) as FileCalls;
+  const thenLooking =
+    <R, V extends object>(call: (request: R) => NativeResult<V>) =>
+    ({ look, ...request }: R & ThenLook): NativeResult<V & { seen: Look | null }> => {
+      const done = call(request as R);
+      if (!done.ok) return done;
+      const seen = look && files.look(look);
+      return { ...done, seen: seen?.ok ? seen : null };
+    };
+  return {
+    ...addon,
+    ...files,
+    unmountLayer: thenLooking(addon.unmountLayer),
+    mountFileSystem: thenLooking(addon.mountFileSystem),
+    findAndLook: (request) => findAndLook(addon, files, request),
+  };
+}
+
+function findAndLook(
+  addon: Addon,
+  files: FileCalls,
+  { root, names, file, hint, look }: FindAndLookRequest,
+): ReturnType<Calls['findAndLook']> {
+  const opened = addon.openDirectories({ root, names });
+  if (!opened.ok) return opened;
+  const { directories } = opened;
+  try {
+    const backingPath = `${at(directories[1]?.descriptor ?? -1)}/${file}`;
+    const found = addon.loopFind({ backingPath, hint });
+    if (!found.ok) return found;
+    const seen = files.look({ ...look, devicePath: found.device?.path ?? null });
+    return seen.ok ? { ...found, directories, seen } : seen;
+  } finally {
+    for (const { descriptor } of directories) fs.closeSync(descriptor);
+  }
 }
 
 /** Words the failure as Node.js does, without the second path of a call. */
@@ -91,6 +168,15 @@ function unlessAbsent<T>(call: () => T): T | null {
   } catch (thrown) {
     if (errorCode(thrown) === 'ENOENT') return null;
     throw thrown;
+  }
+}
+
+function partOf(file: number, offset: number, length: number): Uint8Array | null {
+  const part = new Uint8Array(length);
+  try {
+    return fs.readSync(file, part, 0, length, offset) === length ? part : null;
+  } catch {
+    return null;
   }
 }
 

@@ -87,6 +87,7 @@ export const LOOK_CALLS = {
   },
   /** The trimmed text of each file in sysfs; null if the device has no such attribute. */
   attributes: ({ paths }: { paths: readonly string[] }) => ({ texts: paths.map(attribute) }),
+  setAttribute: ({ path, text }: { path: string; text: string }) => fs.writeFileSync(path, text, { flag: 'r+' }),
 };
 
 function resolvedParent(path: string): string | null {

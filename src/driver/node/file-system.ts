@@ -27,6 +27,7 @@ import {
   publishedOptions,
   type Signature,
 } from '../host/filesystem.js';
+import type { LookRequest } from '../native/look-calls.js';
 import { isReaderOnly } from '../usage/volume-view.js';
 import { isPristine, markInitialized } from '../volumes/pristine.js';
 import { type FileSystemStaging, growStaged, growsMounted, growUnmounted, mountPointsOf } from './growth.js';
@@ -37,12 +38,13 @@ import type { NodeDependencies } from './node-dependencies.js';
 const MKFS_OPTIONS = 'mkfsOptions';
 const MOUNT_OPTIONS = 'mountOptions';
 
+/** @param staging.look looks at the directory among others, and at the device */
 export async function stageFileSystem(
   deps: NodeDependencies,
-  staging: FileSystemStaging,
+  staging: FileSystemStaging & { look: LookRequest },
   mounts: readonly MountEntry[],
 ): Promise<void> {
-  const { volume, attachment, capability, directory, mountsAgain } = staging;
+  const { volume, attachment, capability, directory, look } = staging;
   const backend = deps.backendOf(volume.pool);
   const type = (await isEmpty(backend, volume, attachment))
     ? await formatPristine(deps, staging)
@@ -50,10 +52,13 @@ export async function stageFileSystem(
   await markInitialized(deps.catalogue, backend, volume);
   const flags = [...parseStoredMountOptions(ownOptions(volume), OWN_OPTIONS, type), ...capability.mountFlags];
   const options = mountOptions(type, flags, isReaderOnly(capability));
-  const guarded = { volume, attachment, type, directory, options, mountsAgain };
+  const guarded = { volume, attachment, type, directory, options, look };
   await mountGuarded(deps, { ...guarded, before: mounts });
   if (!(await growsMounted(staging, type))) return;
-  await growStaged(deps, staging, type, async () => mountGuarded(deps, { ...guarded, before: await mountsAgain() }));
+  await growStaged(deps, staging, type, async () => {
+    const { mounts: before } = await deps.native.run('look', look);
+    await mountGuarded(deps, { ...guarded, before });
+  });
 }
 
 /** Adds the volume to the failure of a tool, which names only the device. The device soon stands for another volume. */
@@ -104,7 +109,7 @@ async function findFileSystem(
 ): Promise<FileSystem> {
   const { volume, attachment, capability, directory } = staging;
   const { devicePath, sizeBytes } = attachment;
-  const clean = await cleanFileSystem(devicePath, sizeBytes);
+  const clean = await cleanFileSystem(deps.native, devicePath, sizeBytes);
   const signature: Signature = clean === null ? await probe(devicePath) : { kind: 'filesystem', type: clean };
   const type = signature.kind === 'filesystem' ? signature.type : '';
   const isWanted = capability.fsType === '' || capability.fsType === type;
@@ -120,7 +125,7 @@ async function findFileSystem(
   if (type !== 'xfs') await assertAccepted(deps, { volume, attachment, type });
   if (clean === null) await checkFileSystem(type, devicePath);
   if (type === 'btrfs' && isCopy(volume)) {
-    await giveIdentity(devicePath, uuidOf(volume.volumeId), directory);
+    await giveIdentity(deps.native, devicePath, uuidOf(volume.volumeId), directory);
   }
   if (type === 'ext4' && !(await growsMounted(staging, type))) await growUnmounted(deps, staging);
   return type;

@@ -35,8 +35,6 @@ export interface FileSystemStaging {
   capability: MountAccess & VolumeCapability;
   directory: string;
   context: CallContext;
-  /** Reads the mounts of the device, and those at the directory. */
-  mountsAgain: () => Promise<readonly MountEntry[]>;
 }
 
 /**
@@ -52,11 +50,11 @@ export async function growsMounted(
 
 /** Grows an ext4 that is not mounted, unless it has its device's size already. */
 export async function growUnmounted(
-  deps: Pick<NodeDependencies, 'backendOf'>,
+  deps: Pick<NodeDependencies, 'native' | 'backendOf'>,
   staging: FileSystemStaging,
 ): Promise<void> {
   const { devicePath, sizeBytes } = staging.attachment;
-  if (!(await isGrowable('ext4', devicePath, sizeBytes))) return;
+  if (!(await isGrowable(deps.native, 'ext4', devicePath, sizeBytes))) return;
   try {
     await assertRoom(deps, staging.volume);
     await growUnmountedExt4(devicePath);

@@ -17,6 +17,7 @@ import { thawLeftFrozen } from '../host/left-frozen.js';
 import { otherBtrfsMounted, unaskedInForce } from '../host/mounted-file-system.js';
 import { mount } from '../host/mounter.js';
 import { btrfsIdentity, superblockObjection } from '../host/superblock.js';
+import type { LookRequest } from '../native/look-calls.js';
 import { usesOf, type VolumeView } from '../usage/volume-view.js';
 import { mountPointsOf } from './growth.js';
 import type { NodeDependencies } from './node-dependencies.js';
@@ -34,8 +35,8 @@ export interface GuardedMount extends FileSystemOnDevice {
   options: readonly string[];
   /** The current mounts. */
   before: readonly MountEntry[];
-  /** As in FileSystemStaging. */
-  mountsAgain: () => Promise<readonly MountEntry[]>;
+  /** Looks at the directory among others, and at the device. */
+  look: LookRequest;
 }
 
 /** The fsids of the btrfs file systems that are about to be mounted. */
@@ -49,7 +50,7 @@ export async function assertAccepted(
   const { devicePath, sizeBytes } = attachment;
   // XFS reads its superblock from the device, but this process reads the superblock through the page cache.
   await deps.native.run('flush', { path: devicePath });
-  const objection = await superblockObjection(type, devicePath, sizeBytes);
+  const objection = await superblockObjection(deps.native, type, devicePath, sizeBytes);
   if (objection === null) return;
   throw CsiError.failedPrecondition(
     `the ${type} file system of volume ${volume.volumeId} is not mounted: it has ${objection.found}, which this ` +
@@ -59,7 +60,7 @@ export async function assertAccepted(
 
 /** Mounts the file system. If it is mounted already, the kernel takes no options and nothing is checked. */
 export async function mountGuarded(deps: Dependencies, guarded: GuardedMount): Promise<void> {
-  const { attachment, type, directory, options, before } = guarded;
+  const { attachment, type, directory, options, before, look } = guarded;
   const source = attachment.devicePath;
   const mountIt = (): Promise<readonly MountEntry[]> =>
     mount(deps.native, {
@@ -70,7 +71,7 @@ export async function mountGuarded(deps: Dependencies, guarded: GuardedMount): P
       options,
       isResolved: true,
       before,
-      again: guarded.mountsAgain,
+      look,
     });
   if (mountPointsOf(attachment, before) > 0) {
     await mountIt();
@@ -95,7 +96,7 @@ async function underOwnIdentity<T>(
   { volume, attachment }: GuardedMount,
   mountIt: () => Promise<T>,
 ): Promise<T> {
-  const { uuid } = await btrfsIdentity(attachment.devicePath);
+  const { uuid } = await btrfsIdentity(deps.native, attachment.devicePath);
   if (arriving.has(uuid)) throw idOfOther(volume, uuid);
   arriving.add(uuid);
   try {

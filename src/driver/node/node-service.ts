@@ -33,7 +33,7 @@ import {
 import { nodeSegment } from '../../base/csi/topology.js';
 import type { VolumeCapability } from '../../base/csi/volume-capability.js';
 import { CsiError } from '../../base/errors.js';
-import type { VolumeRecord } from '../catalogue/records.js';
+import type { VolumeRecord, VolumeUses } from '../catalogue/records.js';
 import { assertContextOf, podUidOf } from '../csi/orchestrator-keys.js';
 import { assertMountFlags } from '../host/file-system-options.js';
 import { isFileSystem } from '../host/file-systems.js';
@@ -41,19 +41,18 @@ import { ofVolume } from '../native/pool.js';
 import { isPublishedReadOnly } from '../usage/publications.js';
 import { seeVolume } from '../usage/volume-view.js';
 import { pathKey, volumeKey } from '../volumes/operation-locks.js';
-import { readyVolume, volumeNotFound } from '../volumes/ready-volume.js';
+import { ifReady, readyVolume, volumeNotFound } from '../volumes/ready-volume.js';
 import { unsupportedReason } from '../volumes/volume-rules.js';
 import { expandVolume } from './expand-volume.js';
 import type { NodeDependencies } from './node-dependencies.js';
 import {
   assertSeenByCaller,
-  lookAround,
+  lookRequest,
   type PathField,
-  placeOf,
   placesOf,
   publicationPlace,
   type Recorded,
-  recordedStaging,
+  stagingAt,
   stagingPlace,
   usablePath,
 } from './paths.js';
@@ -92,13 +91,15 @@ const stage: Handler<'NodeStageVolume'> = async (node, request, context) => {
   requireFields(request, 'volume_id', 'staging_target_path', 'volume_capability');
   const field = 'staging_target_path';
   return atPlace(node, request, field, context, async (deps, id, given) => {
-    const volume = await readyVolume(deps.catalogue, id);
+    const uses = await deps.catalogue.volumeUses(id);
+    const volume = ifReady(uses.volume, id);
     const path = requireAbsolutePath(given, field);
-    const { record, others } = await recordedStaging(deps, id, path);
-    const { resolvedPath, seen } = await usablePlace(deps, volume, path, field, [record, ...others]);
+    const { publications } = uses;
+    const record = stagingAt(uses, path);
+    const { resolvedPath, seen } = await usablePlace(deps, volume, path, field, [record, ...publications]);
     const capability = parseServed(volume, request);
     const staging = { volumeId: id, stagingPath: path, resolvedPath, capability };
-    await stageVolume(deps, volume, { request: staging, seen, record, others: placesOf(others) }, context);
+    await stageVolume(deps, volume, { request: staging, seen, record, publications }, context);
   });
 };
 
@@ -106,8 +107,9 @@ const unstage: Handler<'NodeUnstageVolume'> = async (node, request, context) => 
   requireFields(request, 'volume_id', 'staging_target_path');
   const field = 'staging_target_path';
   return atPlace(node, request, field, context, async (deps, id, path) => {
-    const volume = await known(deps, id);
-    const place = await stagingPlace(deps, id, pathToClear(volume, id, path, field));
+    const uses = await deps.catalogue.volumeUses(id);
+    const volume = known(uses);
+    const place = await stagingPlace(deps, uses, pathToClear(volume, id, path, field));
     if (volume === null) await unstageUnknown(deps, id, place);
     else await unstageVolume(deps, volume, place, context);
   });
@@ -117,15 +119,14 @@ const publish: Handler<'NodePublishVolume'> = async (node, request, context) => 
   requireFields(request, 'volume_id', 'target_path', 'volume_capability');
   const field = 'target_path';
   return atPlace(node, request, field, context, async (deps, id, given) => {
-    const volume = await readyVolume(deps.catalogue, id);
+    const uses = await deps.catalogue.volumeUses(id, given);
+    const volume = ifReady(uses.volume, id);
     const path = requireAbsolutePath(given, field);
     const staged = parsePath(request.staging_target_path, 'staging_target_path');
     const stagingPath = staged === '' ? '' : requireAbsolutePath(staged, 'staging_target_path');
-    const [recordThere, { record, others }] = await Promise.all([
-      deps.catalogue.publicationAt(path),
-      recordedStaging(deps, id, stagingPath),
-    ]);
-    const { resolvedPath, seen } = await usablePlace(deps, volume, path, field, [recordThere, record, ...others]);
+    const recordThere = uses.there;
+    const known = [recordThere, stagingAt(uses, stagingPath), ...uses.publications];
+    const { resolvedPath, seen } = await usablePlace(deps, volume, path, field, known);
     const asked = parseBoolean(request.readonly, 'readonly');
     const readOnly = asked || (deps.config.controllerPublish && (await isPublishedReadOnly(deps, id)));
     const capability = parseServed(volume, request);
@@ -134,7 +135,7 @@ const publish: Handler<'NodePublishVolume'> = async (node, request, context) => 
         `staging_target_path is empty: volume ${id} must be staged before it is published`,
       );
     }
-    const staging = await placeOf(deps, stagingPath, record, 'staging_target_path', others);
+    const staging = await stagingPlace(deps, uses, stagingPath);
     const podUid = podUidOf(parseMap(request.volume_context, 'volume_context'));
     const use = { volumeId: id, stagingPath, capability, readOnly, podUid };
     const publication = { targetPath: path, resolvedPath, ...use };
@@ -147,8 +148,9 @@ const unpublish: Handler<'NodeUnpublishVolume'> = async (node, request, context)
   requireFields(request, 'volume_id', 'target_path');
   const field = 'target_path';
   return atPlace(node, request, field, context, async (deps, id, path) => {
-    const volume = await known(deps, id);
-    const place = await publicationPlace(deps, id, pathToClear(volume, id, path, field));
+    const uses = await deps.catalogue.volumeUses(id);
+    const volume = known(uses);
+    const place = await publicationPlace(deps, uses, pathToClear(volume, id, path, field));
     const keepsTarget = context.callerMakesTargets ?? false;
     if (volume === null) await unpublishUnknown(deps, id, place, keepsTarget);
     else await releasePublication(deps, volume, place, keepsTarget);
@@ -183,7 +185,7 @@ async function usablePlace(
   records: readonly (Recorded | null)[],
 ) {
   const known = placesOf(records.filter((record) => record !== null));
-  const seen = await seeVolume(deps, volume, (devicePath) => lookAround(deps, [path, ...known], devicePath));
+  const seen = await seeVolume(deps, volume, lookRequest(deps.config, [path, ...known]));
   const resolvedPath = usablePath(deps, seen.look, path, field);
   await assertSeenByCaller(deps, { path, field, resolved: resolvedPath }, seen.look.mounts);
   return { resolvedPath, seen };
@@ -224,8 +226,7 @@ function parseOptionalCapability(value: RequestOf<'NodeExpandVolume'>['volume_ca
 }
 
 /** The volume, in any state that may leave something to clean up; null if the id means nothing here. */
-async function known(deps: NodeDependencies, volumeId: string): Promise<VolumeRecord | null> {
-  const volume = await deps.catalogue.volumeById(volumeId);
+function known({ volume }: VolumeUses): VolumeRecord | null {
   return volume?.state === 'deleted' ? null : volume;
 }
 

@@ -9,15 +9,15 @@ import { dirname } from 'node:path';
 import { volumeIdIn } from '../../base/csi/handles.js';
 import { CsiError } from '../../base/errors.js';
 import type { MountEntry } from '../../base/system/mountinfo.js';
-import type { PublicationRecord, StagingRecord, VolumeRecord } from '../catalogue/records.js';
+import type { PublicationRecord, StagingRecord, VolumeRecord, VolumeUses } from '../catalogue/records.js';
 import { hiddenMountReason } from '../host/propagation.js';
 import { isWithin, protectedReason, SYSTEM_TREES } from '../host/protected-paths.js';
 import { kernelPath } from '../host/target.js';
-import type { Look, SeenPath } from '../native/look-calls.js';
+import type { Look, LookRequest, SeenPath } from '../native/look-calls.js';
 import { type Seen, seeVolume, type ViewSources } from '../usage/volume-view.js';
 import type { NodeDependencies } from './node-dependencies.js';
 
-type Deps = Pick<NodeDependencies, 'config' | 'catalogue' | 'native'>;
+type Deps = Pick<NodeDependencies, 'config' | 'native'>;
 
 export type PathField = 'staging_target_path' | 'target_path';
 
@@ -29,8 +29,8 @@ export interface Place<Uses> {
   resolved: string | null;
   /** The record of the volume in question at that path; null if there is none. */
   record: Uses | null;
-  /** Where the volume is recorded as published. */
-  others: readonly string[];
+  /** The volume's publications as they were recorded when the call began. */
+  publications: readonly PublicationRecord[];
 }
 
 /** A record that says where its path led. */
@@ -39,33 +39,24 @@ export interface Recorded {
 }
 
 /** The place of a recorded publication is where it was made. Any other path is checked like a path to be used. */
-export async function publicationPlace(deps: Deps, volumeId: string, path: string): Promise<Place<PublicationRecord>> {
-  const records = await deps.catalogue.publications(volumeId);
-  const record = records.find(({ targetPath }) => targetPath === path) ?? null;
-  return placeOf(deps, path, record, 'target_path', records);
+export async function publicationPlace(
+  deps: Deps,
+  { publications }: VolumeUses,
+  path: string,
+): Promise<Place<PublicationRecord>> {
+  const record = publications.find(({ targetPath }) => targetPath === path) ?? null;
+  return { path, resolved: await resolvedPlace(deps, path, record, 'target_path'), record, publications };
 }
 
 /** As publicationPlace. */
-export async function stagingPlace(deps: Deps, volumeId: string, path: string): Promise<Place<StagingRecord>> {
-  const { record, others } = await recordedStaging(deps, volumeId, path);
-  return placeOf(deps, path, record, 'staging_target_path', others);
+export async function stagingPlace(deps: Deps, uses: VolumeUses, path: string): Promise<Place<StagingRecord>> {
+  const record = stagingAt(uses, path);
+  const resolved = await resolvedPlace(deps, path, record, 'staging_target_path');
+  return { path, resolved, record, publications: uses.publications };
 }
 
-/** The record of a staging, and the records of the volume's publications. */
-export async function recordedStaging({ catalogue }: Pick<Deps, 'catalogue'>, volumeId: string, path: string) {
-  const [records, others] = await Promise.all([catalogue.stagings(volumeId), catalogue.publications(volumeId)]);
-  return { record: records.find(({ stagingPath }) => stagingPath === path) ?? null, others };
-}
-
-/** @param records of the volume's publications */
-export async function placeOf<Uses extends Recorded>(
-  deps: Deps,
-  path: string,
-  record: Uses | null,
-  field: PathField,
-  records: readonly Recorded[],
-): Promise<Place<Uses>> {
-  return { path, resolved: await resolvedPlace(deps, path, record, field), record, others: placesOf(records) };
+export function stagingAt({ stagings }: VolumeUses, path: string): StagingRecord | null {
+  return stagings.find(({ stagingPath }) => stagingPath === path) ?? null;
 }
 
 export function placesOf(records: readonly Recorded[]): string[] {
@@ -83,10 +74,9 @@ export function placeSeen({ paths }: Look): SeenPath {
 export function seePlace(
   deps: Deps & ViewSources,
   volume: VolumeRecord,
-  { path, resolved, others }: Place<unknown>,
+  { path, resolved, publications }: Place<unknown>,
 ): Promise<Seen> {
-  const paths = [resolved ?? path, ...others];
-  return seeVolume(deps, volume, (devicePath) => lookAround(deps, paths, devicePath));
+  return seeVolume(deps, volume, lookRequest(deps.config, [resolved ?? path, ...placesOf(publications)]));
 }
 
 async function resolvedPlace(
@@ -95,20 +85,23 @@ async function resolvedPlace(
   record: Recorded | null,
   field: PathField,
 ): Promise<string | null> {
-  if (record === null) return usablePath(deps, await lookAround(deps, [path], null), path, field);
+  if (record === null) return usablePath(deps, await lookAround(deps, path), path, field);
   return record.resolvedPath ?? kernelPath(path);
 }
 
-/** One look at these paths, at whatever decides whether they may be used, and at a device. */
-export function lookAround(
-  { config, native }: Pick<Deps, 'config' | 'native'>,
+/** One look at a path and at whatever decides whether it may be used. */
+export function lookAround({ config, native }: Deps, path: string): Promise<Look> {
+  return native.run('look', lookRequest(config, [path]));
+}
+
+/** A look at these paths and at whatever decides whether they may be used, and at no device. */
+export function lookRequest(
+  { stateDirectory, legacyStagingDirectory, pools, socketPath }: Deps['config'],
   paths: readonly string[],
-  devicePath: string | null,
-): Promise<Look> {
-  const { stateDirectory, legacyStagingDirectory, pools, socketPath } = config;
+): LookRequest {
   const trees = [stateDirectory, ...pools.map(({ directory }) => directory)];
   const places = [dirname(socketPath), legacyStagingDirectory, ...SYSTEM_TREES];
-  return native.run('look', { paths, trees, places, devicePath });
+  return { paths, trees, places, devicePath: null };
 }
 
 /**

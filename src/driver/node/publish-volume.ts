@@ -87,8 +87,8 @@ export async function publishVolume(deps: NodeDependencies, volume: VolumeRecord
     if (request.capability.accessType === 'block') await setDeviceFlags(deps, publishing);
     await bindLayer(deps.native, { ...source, ...mountFlags(publishing) });
   } catch (thrown) {
-    const { others } = staging;
-    const place = { path: request.targetPath, resolved: target, record: request, others };
+    const publications = [...staging.publications, request];
+    const place = { path: request.targetPath, resolved: target, record: request, publications };
     const onFailure = logLeftover(deps.logger, {
       stays: `what was made for the publication of volume ${volume.volumeId} at ${request.targetPath}`,
       removedBy: 'NodeUnpublishVolume, or the next NodePublishVolume there',
@@ -207,8 +207,8 @@ function exceeds(
  * such as records from before a reboot.
  */
 async function assertNotElsewhere(deps: NodeDependencies, publishing: Target): Promise<void> {
-  const { view, request } = publishing;
-  const recorded = await deps.catalogue.publications(request.volumeId);
+  const { view, request, staging } = publishing;
+  const recorded = staging.publications;
   const live = await liveAmong(view, recorded);
   for (const elsewhere of live) {
     const reason = conflict(elsewhere, request);

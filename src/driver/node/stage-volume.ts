@@ -11,17 +11,16 @@ import { bestEffort, logLeftover } from '../../base/best-effort.js';
 import type { CallContext } from '../../base/csi/service.js';
 import type { VolumeCapability } from '../../base/csi/volume-capability.js';
 import { CsiError } from '../../base/errors.js';
-import { mountsAt, readMountInfo } from '../../base/system/mountinfo.js';
+import { mountsAt } from '../../base/system/mountinfo.js';
 import type { Attachment } from '../backends/backend.js';
-import type { StagingRecord, VolumeRecord } from '../catalogue/records.js';
-import { isDirectIo } from '../host/block-settings.js';
+import type { PublicationRecord, StagingRecord, VolumeRecord } from '../catalogue/records.js';
 import { isToolAtWork } from '../host/device-holders.js';
 import { isFileSystem } from '../host/file-systems.js';
 import { bindLayer, makeTarget } from '../host/layers.js';
 import { topMount } from '../host/mounter.js';
 import { plainEntry } from '../host/target.js';
 import type { Look } from '../native/look-calls.js';
-import { livePublications } from '../usage/publications.js';
+import { liveAmong } from '../usage/publications.js';
 import {
   foreignMount,
   isReaderOnly,
@@ -47,19 +46,18 @@ export interface Staging {
   request: StagingRecord;
   seen: Seen;
   record: StagingRecord | null;
-  /** As in Place. */
-  others: readonly string[];
+  publications: readonly PublicationRecord[];
 }
 
 /** Stages the volume, unless it is staged there with this capability already. */
 export async function stageVolume(
   deps: NodeDependencies,
   volume: VolumeRecord,
-  { request, seen, record, others }: Staging,
+  { request, seen, record, publications }: Staging,
   context: CallContext,
 ): Promise<void> {
   const directory = stagingDirectory(request, seen.look);
-  const place = { path: request.stagingPath, resolved: directory, record, others };
+  const place = { path: request.stagingPath, resolved: directory, record, publications };
   if (seen.view.poolFailure !== null) throw seen.view.poolFailure;
   if (volume.awaitsGrowth) await releaseHalfStaged(deps, seen.view, place);
   const view = volume.awaitsGrowth ? await viewVolume(deps, volume) : seen.view;
@@ -76,17 +74,16 @@ export async function stageVolume(
   const earlier = view.attachment === null || isReleased ? view.mounts : [];
   await deps.catalogue.putStaging(request);
   try {
-    const attachment = await attachWritable(deps, view);
-    await applyToDevice(deps, volume, attachment);
-    const directIo = await isDirectIo(deps.native, attachment);
+    const attachment = await attachWritable(deps, view, publications);
+    const directIo = await applyToDevice(deps, volume, attachment);
     if (directIo !== null) context.note({ directIo });
     const { capability } = request;
     if (capability.accessType === 'block') {
       await stageDevice(deps, volume, attachment, directory);
     } else {
-      const mountsAgain = async () => (await seen.again(attachment.devicePath)).mounts;
-      const mounts = isReleased || found ? await mountsAgain() : view.mounts;
-      const staging = { volume, attachment, capability, directory, context, mountsAgain };
+      const look = { ...seen.request, devicePath: attachment.devicePath };
+      const { mounts } = isReleased || found ? await deps.native.run('look', look) : view;
+      const staging = { volume, attachment, capability, directory, context, look };
       await stageFileSystem(deps, staging, mounts);
     }
     await recordGrowth(deps, volume, capability, directory);
@@ -107,7 +104,7 @@ export async function stageVolume(
  * fail.
  */
 async function releaseHalfStaged(deps: NodeDependencies, view: VolumeView, place: Place<StagingRecord>): Promise<void> {
-  const published = await livePublications(deps, view);
+  const published = await liveAmong(view, place.publications);
   if (published.length === 0) await releaseStaging(deps, view.volume, place);
 }
 
@@ -184,7 +181,6 @@ async function confirmStaged(
       capability,
       directory: entry.mountPoint,
       context,
-      mountsAgain: readMountInfo,
     };
     if (await growsMounted(staging, entry.fsType)) {
       await growStaged(deps, staging, entry.fsType, null);
@@ -214,14 +210,18 @@ function assertCompatible(view: VolumeView, capability: VolumeCapability): void 
 }
 
 /** Attaches the device for writing. A read-only publication that was killed may have left the device read-only. */
-async function attachWritable(deps: NodeDependencies, view: VolumeView): Promise<Attachment> {
+async function attachWritable(
+  deps: NodeDependencies,
+  view: VolumeView,
+  publications: readonly PublicationRecord[],
+): Promise<Attachment> {
   const { pool, sizeBytes, volumeId } = view.volume;
   const { attachments } = deps.backendOf(pool);
   const attachment = await attachments.attach(volumeId, {
     readOnly: false,
     atLeastBytes: sizeBytes,
   });
-  if (view.attachment !== null && (await livePublications(deps, view)).length === 0) {
+  if (view.attachment !== null && (await liveAmong(view, publications)).length === 0) {
     const { devicePath } = attachment;
     await deps.native.run('setDeviceReadOnly', { devicePath, readOnly: false });
   }

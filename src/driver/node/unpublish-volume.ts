@@ -11,7 +11,7 @@ import type { PublicationRecord, VolumeRecord } from '../catalogue/records.js';
 import { removeTarget, unmountLayers } from '../host/layers.js';
 import { assertEmpty, holdsContent, plainEntry } from '../host/target.js';
 import type { Look } from '../native/look-calls.js';
-import { livePublications, recordedPlaces } from '../usage/publications.js';
+import { liveAmong, recordedPlaces } from '../usage/publications.js';
 import {
   type Belongs,
   belongsTo,
@@ -23,7 +23,7 @@ import {
   type VolumeView,
 } from '../usage/volume-view.js';
 import type { NodeDependencies } from './node-dependencies.js';
-import { lookAround, type Place, placeSeen, seePlace } from './paths.js';
+import { lookRequest, type Place, placeSeen, seePlace } from './paths.js';
 import { liftPod } from './volume-settings.js';
 
 type Native = Pick<NodeDependencies, 'native' | 'logger'>;
@@ -44,9 +44,9 @@ export async function releasePublication(
   const belongs = forRecord(place.record, belongsTo(volume.volumeId, node));
   const { found: wasMounted, look } = await unmountTarget(deps, place, belongs, seen);
   const view = { ...seen.view, mounts: look.mounts };
-  if (place.record !== null && !wasMounted) await assertNotMoved(deps, view, place.record);
+  if (place.record !== null && !wasMounted) await assertNotMoved(deps, view, place.record, place.publications);
   await clearTarget(deps, place, look, { wasMounted, keepsTarget });
-  await restoreDevice(deps, view, place.path, place.record);
+  await restoreDevice(deps, view, place);
   if (place.record !== null) await deps.catalogue.removePublication(place.path);
 }
 
@@ -58,8 +58,9 @@ export async function unpublishUnknown(
   keepsTarget: boolean,
 ): Promise<void> {
   const belongs = belongsTo(volumeId, null);
-  const again = (): Promise<Look> => lookAround(deps, [place.resolved ?? place.path], null);
-  const { found: wasMounted, look } = await unmountTarget(deps, place, belongs, { look: await again(), again });
+  const request = lookRequest(deps.config, [place.resolved ?? place.path]);
+  const before = { request, look: await deps.native.run('look', request) };
+  const { found: wasMounted, look } = await unmountTarget(deps, place, belongs, before);
   await clearTarget(deps, place, look, { wasMounted, keepsTarget });
 }
 
@@ -68,19 +69,15 @@ async function unmountTarget(
   { native }: Native,
   { path, resolved }: Place<PublicationRecord>,
   belongs: Belongs,
-  seen: Pick<Seen, 'look' | 'again'>,
+  { look, request }: Pick<Seen, 'look' | 'request'>,
 ): Promise<{ found: boolean; look: Look }> {
-  let { look } = seen;
   const before = placeSeen(look);
   if (resolved === null || before.resolved !== resolved) return { found: false, look };
   plainEntry(resolved, before);
-  const { found, mounts } = await unmountLayers(native, resolved, belongs, look.mounts, async () => {
-    look = await seen.again();
-    return look.mounts;
-  });
+  const { found, mounts, seen } = await unmountLayers(native, resolved, belongs, look.mounts, request);
   const left = mountsAt(mounts, resolved).at(-1);
   if (left !== undefined) throw foreignMount(path, left.source);
-  return { found, look };
+  return { found, look: seen ?? look };
 }
 
 /**
@@ -118,12 +115,13 @@ async function assertNotMoved(
   deps: NodeDependencies,
   view: VolumeView,
   { targetPath, resolvedPath }: PublicationRecord,
+  publications: readonly PublicationRecord[],
 ): Promise<void> {
   const { volume } = view;
   const { mounts, nodes } = usesOf(view);
   const known = await recordedPlaces(deps, volume.volumeId, targetPath);
   const strays = [...mounts, ...nodes].filter(({ mountPoint }) => !known.has(mountPoint));
-  const live = await livePublications(deps, view);
+  const live = await liveAmong(view, publications);
   const hasOthers = live.some((record) => record.targetPath !== targetPath);
   const stray = hasOthers ? strays.find(({ mountPoint }) => mountPoint === resolvedPath) : strays[0];
   if (stray === undefined) return;
@@ -142,14 +140,13 @@ async function assertNotMoved(
 async function restoreDevice(
   deps: NodeDependencies,
   view: VolumeView,
-  targetPath: string,
-  record: PublicationRecord | null,
+  { path, record, publications }: Place<PublicationRecord>,
 ): Promise<void> {
   const podUid = record?.podUid ?? null;
   // Only a raw device is ever set to read-only, and only pods have limits.
   const isPlain = podUid === null && record?.capability.accessType === 'mount';
   if (view.attachment === null || isPlain) return;
-  const others = (await livePublications(deps, view)).filter((record) => record.targetPath !== targetPath);
+  const others = (await liveAmong(view, publications)).filter(({ targetPath }) => targetPath !== path);
   const { devicePath } = view.attachment;
   if (podUid !== null && others.every((record) => record.podUid !== podUid)) {
     // The limits end with the pod; failing to lift them must not keep the volume published.

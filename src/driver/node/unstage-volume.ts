@@ -17,9 +17,8 @@ import type { ReleaseWait } from '../host/device-release.js';
 import { removeTarget, unmountLayers } from '../host/layers.js';
 import { thawLeftFrozen } from '../host/left-frozen.js';
 import { entryAt, plainEntry } from '../host/target.js';
-import type { Look } from '../native/look-calls.js';
 import { namesOther } from '../usage/other-uses.js';
-import { livePublications, recordedPlaces } from '../usage/publications.js';
+import { liveAmong, recordedPlaces } from '../usage/publications.js';
 import {
   type Belongs,
   belongsTo,
@@ -31,7 +30,7 @@ import {
   type VolumeView,
 } from '../usage/volume-view.js';
 import type { NodeDependencies } from './node-dependencies.js';
-import { lookAround, type Place, placeSeen, seePlace } from './paths.js';
+import { lookRequest, type Place, placeSeen, seePlace } from './paths.js';
 import { resetDevice } from './volume-settings.js';
 
 type Native = Pick<NodeDependencies, 'native'>;
@@ -47,7 +46,9 @@ export async function unstageVolume(
   context: CallContext,
 ): Promise<void> {
   const seen = await seePlace(deps, volume, place);
-  const published = (await livePublications(deps, seen.view)).find((record) => record.stagingPath === place.path);
+  const published = (await liveAmong(seen.view, place.publications)).find(
+    (record) => record.stagingPath === place.path,
+  );
   if (published !== undefined) {
     throw CsiError.failedPrecondition(
       `volume ${volume.volumeId} is still published at ${published.targetPath}; unpublish it before unstaging`,
@@ -63,8 +64,9 @@ export async function unstageUnknown(
   place: Place<StagingRecord>,
 ): Promise<void> {
   const belongs = belongsTo(volumeId, null);
-  const again = (): Promise<Look> => lookAround(deps, [place.resolved ?? place.path], null);
-  const mounts = await releaseDirectory(deps, place, belongs, { look: await again(), again });
+  const request = lookRequest(deps.config, [place.resolved ?? place.path]);
+  const look = await deps.native.run('look', request);
+  const mounts = await releaseDirectory(deps, place, belongs, { request, look });
   if (mounts !== null) await releaseDevice(deps, place, belongs, mounts);
 }
 
@@ -119,7 +121,7 @@ async function releaseLast(
     if (attachment === null || place.resolved === null) throw thrown;
     const isThawed = await thawLeftFrozen(deps.native, attachment.devicePath, place.resolved);
     if (!isThawed) throw thrown;
-    return releaseDirectory(deps, place, belongs, { ...seen, look: await seen.again() });
+    return releaseDirectory(deps, place, belongs, { ...seen, look: await deps.native.run('look', seen.request) });
   }
 }
 
@@ -141,13 +143,12 @@ async function releaseDirectory(
   { native }: Native,
   { path, resolved }: Place<StagingRecord>,
   belongs: Belongs,
-  { look, again }: Pick<Seen, 'look' | 'again'>,
+  { look, request }: Pick<Seen, 'look' | 'request'>,
 ): Promise<readonly MountEntry[] | null> {
   const there = placeSeen(look);
   if (resolved === null || there.resolved !== resolved) return null;
   plainEntry(resolved, there);
-  const mountsAgain = async () => (await again()).mounts;
-  const { mounts } = await unmountLayers(native, resolved, belongs, look.mounts, mountsAgain);
+  const { mounts } = await unmountLayers(native, resolved, belongs, look.mounts, request);
   const layers = mountsAt(mounts, resolved);
   const top = layers.at(-1);
   for (const entry of layers) {

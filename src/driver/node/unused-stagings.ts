@@ -21,10 +21,10 @@ export function unusedStagings(deps: NodeDependencies): UnusedStagings {
 
 async function releaseUnused(deps: NodeDependencies, volume: VolumeRecord): Promise<string[]> {
   const { catalogue, config } = deps;
-  const records = await catalogue.stagings(volume.volumeId);
-  if (records.length === 0) return [];
-  const paths = records.map(({ stagingPath }) => stagingPath);
-  const places = await Promise.all(paths.map((path) => stagingPlace(deps, volume.volumeId, path)));
+  const uses = await catalogue.volumeUses(volume.volumeId);
+  if (uses.stagings.length === 0) return [];
+  const paths = uses.stagings.map(({ stagingPath }) => stagingPath);
+  const places = await Promise.all(paths.map((path) => stagingPlace(deps, uses, path)));
   const inUse = (found: string): CsiError =>
     CsiError.failedPrecondition(`volume ${volume.volumeId} is still in use at ${found}`);
   const view = await viewVolume(deps, volume);

@@ -49,10 +49,17 @@ export async function applyVolumeSettings(
   }
 }
 
-/** Applies the parameters to the device alone, for staging. A setting that is not possible here keeps nobody from the data. */
-export async function applyToDevice(deps: NodeDependencies, volume: VolumeRecord, device: BlockDevice): Promise<void> {
+/**
+ * Applies the parameters to the device alone, for staging, and returns as applyBlockSettings does. A setting that is not
+ * possible here keeps nobody from the data.
+ */
+export function applyToDevice(
+  deps: NodeDependencies,
+  volume: VolumeRecord,
+  device: BlockDevice,
+): Promise<boolean | null> {
   const warn = (refusal: Error): void => warnOfRefusal(deps, volume, refusal);
-  await applyBlockSettings(deps.native, device, settingsOf(volume), warn);
+  return applyBlockSettings(deps.native, device, settingsOf(volume), warn);
 }
 
 function warnOfRefusal({ logger }: NodeDependencies, { volumeId }: VolumeRecord, err: Error): void {

@@ -28,6 +28,8 @@ export type ThreadSettings = Pick<Config, 'pools' | 'scanThreads' | 'deviceThrea
 
 /** Places of each kind for calls for volumes that the catalogue does not know. */
 const OF_NO_POOL = 2;
+/** Volumes whose pools are remembered. */
+const MAX_REMEMBERED = 10_000;
 
 /** The maximum number of threads of each kind. */
 export function threadCounts(settings: ThreadSettings) {
@@ -80,6 +82,7 @@ export async function startThreads(
   const all = [...lanes.values(), ofNone];
   const runnerOf = (pool: string | null): NativeRunner => new DeviceThreads(lanes.get(pool ?? '') ?? ofNone);
   const waiting = (kind: Kind): number => all.reduce((sum, { [kind]: { places } }) => sum + places.waiting.size, 0);
+  const knownPoolOf = remembering(poolOf);
   metrics?.observeWorkers('device', () => ({ ...devices.load, queued: waiting('pool') }));
   metrics?.observeWorkers('look-up', () => ({ ...lookUps.load, queued: waiting('look-up') }));
   metrics?.observeWorkers('volume', () => ({ ...volumes.load, queued: waiting('volume') }));
@@ -87,7 +90,7 @@ export async function startThreads(
   return {
     native: {
       run: async (method, request, ids = []) => {
-        const pool = ids[0] === undefined || KINDS[method] === 'node' ? null : await poolOf(ids[0]);
+        const pool = ids[0] === undefined || KINDS[method] === 'node' ? null : await knownPoolOf(ids[0]);
         return runnerOf(pool).run(method, request, ids);
       },
     },
@@ -101,6 +104,17 @@ const VOLUMES = {
   waitFor: 'the file system or device of a volume',
   remedy: `${FROZEN_BY_OTHERS}: thaw it with fsfreeze --unfreeze; otherwise check its disk and the kernel log`,
 };
+
+/** A volume stays in its pool for life, so each pool is asked for once, as long as not too many are remembered. */
+function remembering(poolOf: (volumeId: string) => Promise<string | null>): typeof poolOf {
+  const known = new Map<string, string>();
+  return async (volumeId) => {
+    const pool = known.get(volumeId) ?? (await poolOf(volumeId));
+    if (known.size >= MAX_REMEMBERED) known.clear();
+    if (pool !== null) known.set(volumeId, pool);
+    return pool;
+  };
+}
 
 async function startPool(threads: number, teardown: Teardown, options: PoolOptions): Promise<NativePool> {
   const pool = new NativePool(threads, options);

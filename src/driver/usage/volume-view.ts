@@ -25,7 +25,8 @@ import type { Attachment, Backend } from '../backends/backend.js';
 import type { VolumeRecord } from '../catalogue/records.js';
 import { splitFlags } from '../host/filesystem.js';
 import { kernelPath } from '../host/target.js';
-import type { Look } from '../native/look-calls.js';
+import type { Look, LookRequest } from '../native/look-calls.js';
+import type { NativeRunner } from '../native/pool.js';
 
 export interface ViewSources {
   backendOf(pool: string): Backend;
@@ -90,37 +91,47 @@ export async function viewForRelease(
 export interface Seen {
   view: VolumeView;
   look: Look;
-  /** Looks at the same paths and at this device anew. */
-  again(devicePath?: string): Promise<Look>;
+  /** For another look at the same paths and at the device that was found. */
+  request: LookRequest;
 }
 
 /**
  * As viewForRelease, by one look at the node. The view has the mounts that the look has; a failure of the pool does not keep
  * the rest from being seen.
  *
- * @param ask looks at the paths that the call is about, and at a device
+ * @param around looks at the paths that the call is about, and at no device
  */
 export async function seeVolume(
-  deps: ViewSources,
+  deps: ViewSources & { native: NativeRunner },
   volume: VolumeRecord,
-  ask: (devicePath: string | null) => Promise<Look>,
+  around: LookRequest,
 ): Promise<Seen> {
-  const [attachment, poolFailure] = await attachmentOf(deps, volume).then(
-    (found) => [found, null] as const,
-    (thrown) => [null, failureOf(volume, thrown)] as const,
-  );
-  const devicePath = attachment?.devicePath ?? null;
-  const look = await ask(devicePath);
+  const { attachment, look, poolFailure } = await findAndLook(deps, volume, around);
   const view = { volume, attachment, node: look.node, mounts: look.mounts, poolFailure };
-  return { view, look, again: (path) => ask(path ?? devicePath) };
+  return { view, look, request: { ...around, devicePath: attachment?.devicePath ?? null } };
 }
 
-async function attachmentOf(deps: ViewSources, { pool, volumeId }: VolumeRecord): Promise<Attachment | null> {
-  return deps.backendOf(pool).attachments.find(volumeId);
+async function findAndLook(
+  deps: ViewSources & { native: NativeRunner },
+  volume: VolumeRecord,
+  around: LookRequest,
+): Promise<{ attachment: Attachment | null; look: Look; poolFailure: CsiError | null }> {
+  let attachment: Attachment | null = null;
+  let poolFailure: CsiError | null = null;
+  try {
+    const { attachments } = deps.backendOf(volume.pool);
+    const found = await attachments.findAndLook?.(volume.volumeId, around);
+    if (found) return { ...found, poolFailure };
+    attachment = await attachments.find(volume.volumeId);
+  } catch (thrown) {
+    poolFailure = failureOf(volume, thrown);
+  }
+  const look = await deps.native.run('look', { ...around, devicePath: attachment?.devicePath ?? null });
+  return { attachment, look, poolFailure };
 }
 
 async function findDevice(deps: ViewSources, volume: VolumeRecord): Promise<Pick<VolumeView, 'attachment' | 'node'>> {
-  const attachment = await attachmentOf(deps, volume);
+  const attachment = await deps.backendOf(volume.pool).attachments.find(volume.volumeId);
   return { attachment, node: attachment === null ? null : await stat(attachment.devicePath) };
 }
 

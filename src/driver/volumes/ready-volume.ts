@@ -11,7 +11,11 @@ export async function readyVolume(
   catalogue: Pick<AsyncCatalogue, 'volumeById'>,
   volumeId: string,
 ): Promise<VolumeRecord> {
-  const volume = await catalogue.volumeById(volumeId);
+  return ifReady(await catalogue.volumeById(volumeId), volumeId);
+}
+
+/** The record of this volume; throws as readyVolume does. */
+export function ifReady(volume: VolumeRecord | null, volumeId: string): VolumeRecord {
   if (volume?.state === 'ready') return volume;
   if (volume?.state === 'deleting') throw volumeDeleting(volumeId);
   throw volumeNotFound(volumeId);

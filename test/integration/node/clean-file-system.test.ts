@@ -8,6 +8,7 @@ import { closeSync, copyFileSync, openSync, readSync, writeFileSync, writeSync }
 import { after, test } from 'node:test';
 import { cleanFileSystem } from '../../../src/driver/host/clean-file-system.js';
 import { FILE_SYSTEMS, type FileSystem } from '../../../src/driver/host/file-systems.js';
+import { onThisThread } from '../../../src/driver/native/this-thread.js';
 import { luksHeader, partitionTable } from '../../support/foreign-signatures.js';
 import { attachLoop, detachLoop, sparseFile } from '../../support/loops.js';
 import { mount, unmount } from '../../support/mounts.js';
@@ -42,7 +43,7 @@ function planted(image: string, offset: number, bytes: Buffer): string {
   return copy;
 }
 
-const found = (image: string): Promise<FileSystem | null> => cleanFileSystem(image, BigInt(SIZE_BYTES));
+const found = (image: string): Promise<FileSystem | null> => cleanFileSystem(onThisThread, image, BigInt(SIZE_BYTES));
 
 /** The type, if blkid finds that and nothing else. */
 function blkid(image: string): string | null {
@@ -183,8 +184,8 @@ test('a file system in use, or cut off in it, is not clean', { skip: skipUnlessR
 
 test('a device that is too small, shorter than it should be or of random bytes has no file system', async () => {
   const image = made('ext4');
-  assert.equal(await cleanFileSystem(image, BigInt(SIZE_BYTES) + 4096n), null);
-  assert.equal(await cleanFileSystem(image, 65536n), null);
+  assert.equal(await cleanFileSystem(onThisThread, image, BigInt(SIZE_BYTES) + 4096n), null);
+  assert.equal(await cleanFileSystem(onThisThread, image, 65536n), null);
   const random = seededRandom('clean file systems');
   for (let round = 0; round < 20; round += 1) {
     const bytes = Buffer.alloc(512 * KIB);
@@ -192,6 +193,6 @@ test('a device that is too small, shorter than it should be or of random bytes h
     if (round % 2 === 0) bytes.write('XFSB');
     const file = path();
     writeFileSync(file, bytes);
-    assert.equal(await cleanFileSystem(file, BigInt(bytes.length)), null);
+    assert.equal(await cleanFileSystem(onThisThread, file, BigInt(bytes.length)), null);
   }
 });

@@ -4,7 +4,6 @@ import { execFileSync, spawnSync } from 'node:child_process';
 import { readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { basename } from 'node:path';
 import { CsiError, SystemError } from '../../../src/base/errors.js';
-import { readMountInfo } from '../../../src/base/system/mountinfo.js';
 import type { VolumeRecord } from '../../../src/driver/catalogue/records.js';
 import { canGrowMounted } from '../../../src/driver/host/file-system-growth.js';
 import { FILE_SYSTEMS, type FileSystem } from '../../../src/driver/host/file-systems.js';
@@ -320,7 +319,7 @@ test('an ext4 that can only be grown unmounted is unmounted for it', async () =>
   const context = callContext({ note: (fields) => node.notes.push(fields) });
   const capability = mountOf('ext4');
   assert.ok(capability.accessType === 'mount');
-  const staging = { volume, attachment, capability, directory, context, mountsAgain: readMountInfo };
+  const staging = { volume, attachment, capability, directory, context };
   node.failing = { method: 'growFileSystem', code: 'EOPNOTSUPP' };
   node.notes.length = 0;
   const grow = (again: (() => Promise<unknown>) | null) => growStaged(node.deps, staging, 'ext4', again);

@@ -34,6 +34,7 @@ import {
 import { attributesOf } from '../../../src/driver/host/layers.js';
 import { unaskedInForce } from '../../../src/driver/host/mounted-file-system.js';
 import { btrfsIdentity, isGrowable } from '../../../src/driver/host/superblock.js';
+import { onThisThread } from '../../../src/driver/native/this-thread.js';
 import { crc32c } from '../../support/crc32c.js';
 import { partitionTable } from '../../support/foreign-signatures.js';
 import { attachLoop, sparseFile } from '../../support/loops.js';
@@ -130,8 +131,8 @@ for (const type of FILE_SYSTEMS) {
     const signature = await probe(empty.path);
     assert.ok(signature.kind === 'filesystem' && signature.type === type);
     await whileMounted(type, empty, (path) => writeFileSync(`${path}/file`, Buffer.alloc(4 << 20, 1), { flush: true }));
-    assert.equal(await isGrowable(type, empty.path, smallest), false);
-    assert.equal(await isGrowable(type, empty.path, 2n * smallest), true);
+    assert.equal(await isGrowable(onThisThread, type, empty.path, smallest), false);
+    assert.equal(await isGrowable(onThisThread, type, empty.path, 2n * smallest), true);
   });
 
   test(`making ${type} on a large sparse device writes little`, async () => {
@@ -184,7 +185,7 @@ test('ext4 of any size is not growable right after it was made', async () => {
   for (const sizeBytes of [16n, 17n, 64n, 129n, 257n, 1025n, 1153n].map((mib) => mib * MIB)) {
     for (const odd of [0n, 4096n, 512n * 1024n]) {
       const { path } = await made('ext4', sizeBytes + odd);
-      assert.equal(await isGrowable('ext4', path, sizeBytes + odd), false, `${sizeBytes + odd}`);
+      assert.equal(await isGrowable(onThisThread, 'ext4', path, sizeBytes + odd), false, `${sizeBytes + odd}`);
     }
   }
 });
@@ -201,7 +202,7 @@ test('ext4 is grown to its device with its data, but not while it is in use or d
   });
   // Growing it again changes nothing.
   for (let time = 0; time < 2; time += 1) await growUnmountedExt4(grown.path);
-  assert.equal(await isGrowable('ext4', grown.path, 20480n * MIB), false);
+  assert.equal(await isGrowable(onThisThread, 'ext4', grown.path, 20480n * MIB), false);
   await whileMounted('ext4', grown, (path) => {
     const { blocks, bsize } = statfsSync(path);
     assert.ok(blocks * bsize > 18 * 1024 ** 3);
@@ -275,20 +276,20 @@ test('a copy of a btrfs with a log gets its own id once, and keeps the content o
     slow,
   );
   const copy = attach(`${source.image}.copy`);
-  assert.equal((await btrfsIdentity(copy.path)).hasLog, true, 'without a log this proves nothing');
+  assert.equal((await btrfsIdentity(onThisThread, copy.path)).hasLog, true, 'without a log this proves nothing');
   const uuid = randomUUID();
   // Again is nothing: btrfstune itself would refuse an id that is in use.
-  for (let time = 0; time < 3; time += 1) await giveIdentity(copy.path, uuid, target);
-  assert.deepEqual(await btrfsIdentity(copy.path), { uuid, hasLog: false });
+  for (let time = 0; time < 3; time += 1) await giveIdentity(onThisThread, copy.path, uuid, target);
+  assert.deepEqual(await btrfsIdentity(onThisThread, copy.path), { uuid, hasLog: false });
   execFileSync('btrfs', ['check', copy.path], { stdio: 'pipe' });
   await whileMounted('btrfs', copy, async (path) => {
     assert.equal(readFileSync(`${path}/data`, 'utf8'), 'b'.repeat(100_000));
-    const inUse = giveIdentity(copy.path, randomUUID(), target);
+    const inUse = giveIdentity(onThisThread, copy.path, randomUUID(), target);
     await refused(inUse, 'ABORTED', /still held; try again/);
   });
-  assert.equal((await btrfsIdentity(copy.path)).uuid, uuid);
+  assert.equal((await btrfsIdentity(onThisThread, copy.path)).uuid, uuid);
   markChanging(copy.image);
-  const cut = giveIdentity(copy.path, randomUUID(), target);
+  const cut = giveIdentity(onThisThread, copy.path, randomUUID(), target);
   await refused(cut, 'FAILED_PRECONDITION', /restore it again/);
 });
 

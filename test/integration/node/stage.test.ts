@@ -246,7 +246,7 @@ test('copies of a btrfs and their source are mounted at once, each with its own 
     assert.equal(readFileSync(`${stagingOf(volume)}/data`, 'utf8'), 'taken');
   }
   for (const volume of copies) {
-    const { uuid } = await btrfsIdentity(await node.attachedPath(volume));
+    const { uuid } = await btrfsIdentity(node.native, await node.attachedPath(volume));
     assert.equal(uuid, uuidOf(volume.volumeId));
   }
   for (const volume of volumes) await node.unstage(volume);
@@ -334,7 +334,8 @@ async function readsDuring(t: TestContext, work: () => Promise<unknown>): Promis
     syncBuiltinESMExports();
   });
   const readings = reads.calls.filter((call) => call.arguments[0] === '/proc/self/mountinfo');
-  return readings.length + calls.calls.filter((call) => call.arguments[0] === 'look').length;
+  const looking = calls.calls.filter(({ arguments: [method, request] }) => method === 'look' || 'look' in request);
+  return readings.length + looking.length;
 }
 
 for (const kind of ['ext4', 'xfs', 'block']) {

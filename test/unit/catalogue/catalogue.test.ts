@@ -156,12 +156,12 @@ test('stagings and publications are inserted, replaced, found and removed, also 
   catalogue.putPublication({ ...publication, readOnly: false });
   catalogue.putPublication(publication);
   catalogue.putPublication({ ...publication, targetPath: '/u' });
-  assert.deepEqual(catalogue.publicationAt('/t'), publication);
+  assert.deepEqual(catalogue.volumeUses('', '/t').there, publication);
   assert.equal(catalogue.publications(volumeId).length, 2);
   for (const path of ['/t', '/t']) catalogue.removePublication(path);
-  assert.equal(catalogue.publicationAt('/t'), null);
+  assert.equal(catalogue.volumeUses('', '/t').there, null);
   catalogue.removeVolume(volumeId);
-  assert.deepEqual([catalogue.publicationAt('/u'), catalogue.stagings(volumeId)], [null, []]);
+  assert.deepEqual([catalogue.volumeUses('', '/u').there, catalogue.stagings(volumeId)], [null, []]);
 });
 
 test('a pool keeps the identity of its first registration, which no other one can have', () => {

@@ -9,7 +9,6 @@
  */
 import { closeSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
-import { basename } from 'node:path';
 import { SystemError } from '../../../base/errors.js';
 import { at } from '../../../base/system/checked-files.js';
 import type { NativeRunner } from '../../native/pool.js';
@@ -45,12 +44,10 @@ export class OpenDirectories {
 
   /** Follows a symbolic link to the pool, but none inside it. Rejects with the errors of open(2). */
   static async open(native: NativeRunner, layout: PoolLayout): Promise<OpenDirectories> {
-    const paths = layout.directories;
-    const names = paths.map((path) => basename(path));
-    const { directories } = await native.run('openDirectories', { root: layout.root, names });
+    const { directories } = await native.run('openDirectories', { root: layout.root, names: layout.names });
     const [root, ...parts] = directories.map((directory, index) => ({
       ...directory,
-      path: [layout.root, ...paths][index] ?? layout.root,
+      path: [layout.root, ...layout.directories][index] ?? layout.root,
     }));
     if (root === undefined) throw new Error('openDirectories opened no root');
     return new OpenDirectories(native, root, parts);
@@ -64,7 +61,7 @@ export class OpenDirectories {
 
   /** The pool's root directory first. */
   get identities(): DirectoryIdentity[] {
-    return [this.root, ...this.parts].map(({ device, inode }) => ({ device, inode }));
+    return identitiesOf([this.root, ...this.parts]);
   }
 
   /**
@@ -91,6 +88,10 @@ export class OpenDirectories {
     this.#isClosed = true;
     for (const { descriptor } of [this.root, ...this.parts]) closeSync(descriptor);
   }
+}
+
+export function identitiesOf(directories: readonly DirectoryIdentity[]): DirectoryIdentity[] {
+  return directories.map(({ device, inode }) => ({ device, inode }));
 }
 
 /** The id of the mount that the open directory is in. */

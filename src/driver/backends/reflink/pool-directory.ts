@@ -20,7 +20,7 @@ import type { PoolSpace } from '../pool-account.js';
 import { claimDirectory, type PoolClaim, readIdentity } from '../pool-claim.js';
 import { assertRetainedDirectories } from '../retained/retained-directories.js';
 import { EmbeddedPool, type EmbeddedPoolOptions } from './embedded-pool.js';
-import { type DirectoryIdentity, OpenDirectories } from './open-directories.js';
+import { type DirectoryIdentity, identitiesOf, OpenDirectories } from './open-directories.js';
 import { formatPoolId, PoolLayout, poolUuidIn, temporary } from './pool-layout.js';
 import { SharedOpening } from './shared-opening.js';
 
@@ -41,7 +41,12 @@ export class PoolDirectory {
   /** The pool's directories at the start, as OpenDirectories lists them; empty before the start. */
   #identities: DirectoryIdentity[] = [];
   #uuid: string | null = null;
-  readonly #opening = new SharedOpening(() => this.#openChecked());
+  /** Work of useAtOnce that has not ended. */
+  #atOnce: Promise<unknown> | null = null;
+  readonly #opening = new SharedOpening(async () => {
+    await this.#atOnce;
+    return this.#openChecked();
+  });
 
   constructor(native: NativeRunner, options: ReflinkPoolOptions) {
     this.#native = native;
@@ -117,19 +122,43 @@ export class PoolDirectory {
    * and a file that is not found does not exist. Throws as `check` does; errors of `work` name real paths.
    */
   async use<T>(work: (opened: OpenDirectories) => Promise<T>): Promise<T> {
-    const wait = (directories: Promise<OpenDirectories>): Promise<OpenDirectories> =>
-      withTimeout(directories, OPEN_TIMEOUT_MS, (): never => {
-        throw CsiError.failedPrecondition(
-          `pool '${this.#options.pool}' in ${this.#layout.root} does not answer; check its disk and the kernel log`,
-        );
-      });
-    return this.#opening.use(wait, async (opened) => {
-      try {
-        return await work(opened);
-      } catch (thrown) {
-        if (NO_DIRECTORY.has(errorCode(thrown))) await this.assertRetained(opened);
-        throw opened.withRealPath(thrown);
-      }
+    return this.#opening.use(
+      (directories) => this.#answered(directories),
+      async (opened) => {
+        try {
+          return await work(opened);
+        } catch (thrown) {
+          if (NO_DIRECTORY.has(errorCode(thrown))) await this.assertRetained(opened);
+          throw opened.withRealPath(thrown);
+        }
+      },
+    );
+  }
+
+  /**
+   * As `use`, for one task that opens the directories itself, changes nothing, and says which directories they were. Null if
+   * they are not those of the start, if the task fails, and while other work opens them: then `use` finds out why. A disk that
+   * does not answer holds one thread: until the task ends, `use` opens nothing.
+   */
+  async useAtOnce<T extends { directories: readonly DirectoryIdentity[] }>(
+    work: (directories: { root: string; names: string[] }) => Promise<T>,
+  ): Promise<T | null> {
+    if (this.#atOnce !== null || this.#opening.isPending) return null;
+    const { root, names } = this.#layout;
+    const running = work({ root, names }).catch(() => null);
+    this.#atOnce = running;
+    void running.then(() => {
+      this.#atOnce = null;
+    });
+    const found = await this.#answered(running);
+    return found !== null && isDeepStrictEqual(identitiesOf(found.directories), this.#identities) ? found : null;
+  }
+
+  #answered<T>(work: Promise<T>): Promise<T> {
+    return withTimeout(work, OPEN_TIMEOUT_MS, (): never => {
+      throw CsiError.failedPrecondition(
+        `pool '${this.#options.pool}' in ${this.#layout.root} does not answer; check its disk and the kernel log`,
+      );
     });
   }
 

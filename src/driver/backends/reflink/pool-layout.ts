@@ -12,7 +12,7 @@
  *
  * Paths are built from well-formed handles only.
  */
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { CsiError } from '../../../base/errors.js';
 
 const OBJECT_NAME = /^(?:vol|snap)-[0-9a-f]{12}-[0-9a-f-]{36}$/;
@@ -45,6 +45,11 @@ export class PoolLayout {
   /** All of them exist in a usable pool. */
   get directories(): string[] {
     return [this.volumes, this.snapshots, this.initialized];
+  }
+
+  /** Their names in the root, in the same order. */
+  get names(): string[] {
+    return this.directories.map((path) => basename(path));
   }
 
   volume(volumeId: string): string {

@@ -23,6 +23,11 @@ export class SharedOpening<T extends { close(): void }> {
   /** @param open rejects if there is nothing to close */
   constructor(private readonly open: () => Promise<T>) {}
 
+  /** Whether an opening has not ended. */
+  get isPending(): boolean {
+    return this.#pending !== null;
+  }
+
   /**
    * Runs `work` on the resource, which stays open until `work` has ended.
    *

@@ -6,12 +6,14 @@
  * to restore from.
  */
 import { readdir, readFile, stat } from 'node:fs/promises';
+import { basename } from 'node:path';
 import { bestEffort, unreported } from '../../../base/best-effort.js';
 import { CsiError, errorCode, insteadOf, SystemError } from '../../../base/errors.js';
 import { mountsAt, mountsOfDevice, rdevOf, readMountInfo } from '../../../base/system/mountinfo.js';
 import type { ReleaseWait } from '../../host/device-release.js';
 import { thawHeld } from '../../host/left-frozen.js';
 import type { FileState, LoopDevice } from '../../native/addon.js';
+import type { LookRequest } from '../../native/look-calls.js';
 import { type NativeRunner, ofVolume } from '../../native/pool.js';
 import type { Attachment, Attachments, AttachOptions, StorageCondition } from '../backend.js';
 import {
@@ -28,6 +30,12 @@ import { type CopySource, LastCopies } from './last-copies.js';
 import type { OpenDirectories } from './open-directories.js';
 import type { PoolDirectory } from './pool-directory.js';
 import { temporary } from './pool-layout.js';
+
+/** The answer of loopFind. */
+interface Found {
+  device: LoopDevice | null;
+  fileDevice: bigint | null;
+}
 
 /** LOOP_MAJOR of linux/major.h. */
 const LOOP_MAJOR = 7;
@@ -144,6 +152,16 @@ export class VolumeFiles implements Attachments {
     return loop === null ? null : attachment(loop);
   }
 
+  async findAndLook(volumeId: string, look: LookRequest) {
+    const [file, hint] = [basename(this.path(volumeId)), this.#hints.get(volumeId) ?? null];
+    const found = await this.directory.useAtOnce((directories) =>
+      this.native.run('findAndLook', { ...directories, file, hint, look }),
+    );
+    if (found === null) return null;
+    const device = this.#noted(volumeId, found);
+    return { attachment: device && attachment(device), look: found.seen };
+  }
+
   async condition(volumeId: string): Promise<StorageCondition> {
     const path = this.path(volumeId);
     // Called for every volume of a list, so it opens no directories, and searches the node's loop devices
@@ -240,7 +258,11 @@ export class VolumeFiles implements Attachments {
   async #loop(opened: OpenDirectories, volumeId: string): Promise<LoopDevice | null> {
     const backingPath = opened.layout.volume(volumeId);
     const hint = this.#hints.get(volumeId) ?? null;
-    const { device, fileDevice } = await this.native.run('loopFind', { backingPath, hint });
+    return this.#noted(volumeId, await this.native.run('loopFind', { backingPath, hint }));
+  }
+
+  /** The device that was found. FAILED_PRECONDITION if the file is not in the pool's file system. */
+  #noted(volumeId: string, { device, fileDevice }: Found): LoopDevice | null {
     if (fileDevice !== null) this.directory.assertOwn(this.path(volumeId), { device: fileDevice });
     if (device === null) this.#hints.delete(volumeId);
     else this.#hints.set(volumeId, device.number);
