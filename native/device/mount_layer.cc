@@ -1,6 +1,8 @@
 #include "native/device/mount_layer.h"
 
+#include <fcntl.h>
 #include <linux/mount.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -22,6 +24,38 @@ Status Covered(const std::string& path) {
   return Status::Errno(ESTALE, "umount2", path, "another mount is on top of it");
 }
 
+constexpr long kListMount = 458;  // SYS_listmount
+// STATX_MNT_ID_UNIQUE of linux/stat.h.
+constexpr unsigned kUniqueMountId = 0x4000;
+
+// struct mnt_id_req of linux/mount.h.
+struct MountIdRequest {
+  uint32_t size;
+  uint32_t spare;
+  uint64_t mount_id;
+  uint64_t after;
+};
+
+// The id of the mount of an open file that no other mount ever has; nothing before Linux 6.8 and if
+// the file system has shut down.
+std::optional<uint64_t> UniqueMountIdOf(int fd) {
+  struct statx found = {};
+  constexpr int kFlags = AT_EMPTY_PATH | AT_STATX_DONT_SYNC;
+  const int result =
+      RetryInterrupted([&] { return statx(fd, "", kFlags, kUniqueMountId, &found); });
+  if (result == -1 || (found.stx_mask & kUniqueMountId) == 0) return std::nullopt;
+  return found.stx_mnt_id;
+}
+
+// Whether the kernel says that the mount is there and that nothing is mounted on it or in it. Takes
+// a microsecond, where mountinfo takes two for each mount of the node.
+bool HasNothingOnIt(std::optional<uint64_t> unique_id) {
+  if (!unique_id.has_value()) return false;
+  const MountIdRequest request = {sizeof request, 0, *unique_id, 0};
+  uint64_t child = 0;
+  return RetryInterrupted([&] { return syscall(kListMount, &request, &child, 1, 0); }) == 0;
+}
+
 // Returns 0 or the errno.
 int Expire(const AnchoredPath& anchored) {
   const std::string path = anchored.DescriptorPath();
@@ -33,20 +67,28 @@ int Expire(const AnchoredPath& anchored) {
 // Makes one attempt. EAGAIN if the mount was accessed meanwhile.
 //
 // The first MNT_EXPIRE call marks the top mount, the second unmounts it if the mark is still set;
-// any use in between clears the mark. So what mountinfo shows between the calls holds for the
+// any use in between clears the mark. So what the kernel says between the calls holds for the
 // second one: a mount placed on top in between would not be marked.
 Result<bool> TryUnmount(const AnchoredPath& anchored, uint64_t mount_id) {
-  Result<uint64_t> top = anchored.TopMountId();
-  if (top.status().IsErrno(ENOENT)) return false;
-  RETURN_IF_ERROR(top);
-  if (*top != mount_id) return Covered(anchored.path());
+  std::optional<uint64_t> unique_id;
+  {
+    Result<UniqueFd> top = anchored.OpenTop();
+    if (top.status().IsErrno(ENOENT)) return false;
+    RETURN_IF_ERROR(top);
+    Result<uint64_t> found = MountIdOf(top->get(), anchored.path());
+    RETURN_IF_ERROR(found);
+    if (*found != mount_id) return Covered(anchored.path());
+    unique_id = UniqueMountIdOf(top->get());
+  }
   const int marked = Expire(anchored);
   if (marked != EAGAIN) {
     return Status::Errno(marked == 0 ? ESTALE : marked, "umount2", anchored.path());
   }
-  Result<std::string> mountinfo = ReadMountInfo();
-  RETURN_IF_ERROR(mountinfo);
-  if (!IsTopLayer(*mountinfo, mount_id)) return Covered(anchored.path());
+  if (!HasNothingOnIt(unique_id)) {
+    Result<std::string> mountinfo = ReadMountInfo();
+    RETURN_IF_ERROR(mountinfo);
+    if (!IsTopLayer(*mountinfo, mount_id)) return Covered(anchored.path());
+  }
   const int unmounted = Expire(anchored);
   if (unmounted != 0) return Status::Errno(unmounted, "umount2", anchored.path());
   return true;

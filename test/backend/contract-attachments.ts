@@ -17,7 +17,7 @@ export function describeAttachments(context: ContractContext): void {
     const { backend: next } = await harness.reopen();
     assert.deepEqual(await next.attachments.find(volumeId), device);
     if (next.attachments.findAndLook !== undefined) {
-      const around = { paths: [device.devicePath], trees: [], places: [], devicePath: null };
+      const around = { paths: [device.devicePath], guarded: null, devicePath: null };
       const found = await next.attachments.findAndLook(volumeId, around);
       assert.deepEqual(found?.attachment, device);
       assert.deepEqual([found?.look.node?.rdev, found?.look.paths[0]?.resolved], [device.rdev, device.devicePath]);

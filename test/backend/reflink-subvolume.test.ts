@@ -96,7 +96,7 @@ test('a start removes the copies that kills have left, and no foreign one', asyn
   assert.deepEqual(copies(), [foreign]);
 });
 
-const NOWHERE = { paths: [], trees: [], places: [], devicePath: null };
+const NOWHERE = { paths: [], guarded: null, devicePath: null };
 
 test('a mount over the subvolume is not taken for the subvolume', async () => {
   const backend = await started();

@@ -30,7 +30,7 @@ export function entryAt(path: string): Promise<Stats | null> {
 
 /** One look at a path. */
 export async function seePath(native: NativeRunner, path: string): Promise<SeenPath> {
-  const { paths } = await native.run('look', { paths: [path], trees: [], places: [], devicePath: null });
+  const { paths } = await native.run('look', { paths: [path], guarded: null, devicePath: null });
   const [seen] = paths;
   if (seen === undefined) throw new Error('a look without an answer');
   return seen;

@@ -21,12 +21,17 @@ import {
 export interface LookRequest {
   /** Absolute paths. A path may not exist. */
   paths: readonly string[];
+  /** For the question whether the first path may be used; null if that does not matter. */
+  guarded: Guarded | null;
+  /** A block device whose mounts matter wherever they are; null if there is none. ENOENT if the node does not exist. */
+  devicePath: string | null;
+}
+
+export interface Guarded {
   /** Trees, about which it matters what is mounted on the way to them and in them. */
   trees: readonly string[];
   /** Places, about which it matters what is mounted on the way to them. */
   places: readonly string[];
-  /** A block device whose mounts matter wherever they are; null if there is none. ENOENT if the node does not exist. */
-  devicePath: string | null;
 }
 
 export interface Look {
@@ -38,9 +43,11 @@ export interface Look {
   mounts: MountEntry[];
   /** Of each path. */
   paths: SeenPath[];
-  /** The trees without symbolic links, and likewise the places; what does not exist is as it was given. */
-  trees: string[];
-  places: string[];
+  /**
+   * The trees without symbolic links, and likewise the places; what does not exist is as it was given. `label` is that of the
+   * device (base/system/device-attributes.ts) whose file system holds the parent of the first path; null if it has none.
+   */
+  guarded: { trees: string[]; places: string[]; label: string | null } | null;
   /** st_rdev of the device's node, and st_dev of the file system that holds the node; null without a device. */
   node: { rdev: number; dev: number } | null;
 }
@@ -50,8 +57,6 @@ export interface SeenPath {
   resolved: string | null;
   /** What is there; null if nothing is. */
   entry: SeenEntry | null;
-  /** The label (base/system/device-attributes.ts) of the device whose file system holds the parent; null if it has none. */
-  parentLabel: string | null;
 }
 
 export interface SeenEntry {
@@ -72,18 +77,20 @@ export const LOOK_CALLS = {
     const device = devicePath === null ? null : fs.statSync(devicePath);
     const node = device === null ? null : { rdev: device.rdev, dev: device.dev };
     const resolved = request.paths.map(resolvedParent);
-    const trees = request.trees.map(resolvedOrGiven);
-    const places = request.places.map(resolvedOrGiven);
-    const seen = [...request.paths, ...resolved.filter((path) => path !== null), ...request.trees, ...trees];
-    const isNear = nearness(seen, [...request.places, ...places]);
+    const { trees: givenTrees, places: givenPlaces } = request.guarded ?? { trees: [], places: [] };
+    const trees = givenTrees.map(resolvedOrGiven);
+    const places = givenPlaces.map(resolvedOrGiven);
+    const seen = [...request.paths, ...resolved.filter((path) => path !== null), ...givenTrees, ...trees];
+    const isNear = nearness(seen, [...givenPlaces, ...places]);
     const isNode = nodeTest(devicePath, node?.dev ?? statOf('/dev')?.dev);
     const mounts = mountsOf((line) => isNear(line) || isNode(line), node?.rdev);
     const paths = resolved.map((path) => ({
       resolved: path,
       entry: path === null ? null : entryAt(mounts, path),
-      parentLabel: path === null ? null : labelAround(mounts, dirname(path)),
     }));
-    return { mounts, paths, trees, places, node };
+    const [first = null] = resolved;
+    const label = first === null || request.guarded === null ? null : labelAround(mounts, dirname(first));
+    return { mounts, paths, guarded: request.guarded && { trees, places, label }, node };
   },
   /** The trimmed text of each file in sysfs; null if the device has no such attribute. */
   attributes: ({ paths }: { paths: readonly string[] }) => ({ texts: paths.map(attribute) }),

@@ -47,7 +47,7 @@ import { expandVolume } from './expand-volume.js';
 import type { NodeDependencies } from './node-dependencies.js';
 import {
   assertSeenByCaller,
-  lookRequest,
+  lookForUse,
   type PathField,
   placesOf,
   publicationPlace,
@@ -185,7 +185,7 @@ async function usablePlace(
   records: readonly (Recorded | null)[],
 ) {
   const known = placesOf(records.filter((record) => record !== null));
-  const seen = await seeVolume(deps, volume, lookRequest(deps.config, [path, ...known]));
+  const seen = await seeVolume(deps, volume, lookForUse(deps, [path, ...known]));
   const resolvedPath = usablePath(deps, seen.look, path, field);
   await assertSeenByCaller(deps, { path, field, resolved: resolvedPath }, seen.look.mounts);
   return { resolvedPath, seen };

@@ -76,7 +76,7 @@ export function seePlace(
   volume: VolumeRecord,
   { path, resolved, publications }: Place<unknown>,
 ): Promise<Seen> {
-  return seeVolume(deps, volume, lookRequest(deps.config, [resolved ?? path, ...placesOf(publications)]));
+  return seeVolume(deps, volume, lookAt([resolved ?? path, ...placesOf(publications)]));
 }
 
 async function resolvedPlace(
@@ -91,24 +91,27 @@ async function resolvedPlace(
 
 /** One look at a path and at whatever decides whether it may be used. */
 export function lookAround({ config, native }: Deps, path: string): Promise<Look> {
-  return native.run('look', lookRequest(config, [path]));
+  return native.run('look', lookForUse({ config }, [path]));
 }
 
-/** A look at these paths and at whatever decides whether they may be used, and at no device. */
-export function lookRequest(
-  { stateDirectory, legacyStagingDirectory, pools, socketPath }: Deps['config'],
-  paths: readonly string[],
-): LookRequest {
+/** A look at these paths, at whatever decides whether the first may be used, and at no device. */
+export function lookForUse({ config }: Pick<Deps, 'config'>, paths: readonly string[]): LookRequest {
+  const { stateDirectory, legacyStagingDirectory, pools, socketPath } = config;
   const trees = [stateDirectory, ...pools.map(({ directory }) => directory)];
   const places = [dirname(socketPath), legacyStagingDirectory, ...SYSTEM_TREES];
-  return { paths, trees, places, devicePath: null };
+  return { ...lookAt(paths), guarded: { trees, places } };
+}
+
+/** A look at these paths alone. */
+export function lookAt(paths: readonly string[]): LookRequest {
+  return { paths, guarded: null, devicePath: null };
 }
 
 /**
  * The path without symbolic links (the last component stays as it is); null if its parent does not exist. INVALID_ARGUMENT if
  * no volume may be put there.
  *
- * @param look of lookAround, with the path as its first
+ * @param look of lookForUse, with the path as its first
  */
 export function usablePath(
   { config }: Pick<Deps, 'config'>,
@@ -117,16 +120,18 @@ export function usablePath(
   field: PathField,
 ): string | null {
   const { stateDirectory, legacyStagingDirectory, pools, socketPath } = config;
-  const { resolved, parentLabel } = placeSeen(look);
-  const [socketDirectory = '', stagings = ''] = look.places;
+  const { resolved } = placeSeen(look);
+  const { guarded } = look;
+  if (guarded === null) throw new Error('a look for no use');
+  const [socketDirectory = '', stagings = ''] = guarded.places;
   // The operator may name directories by symbolic links.
-  const trees = [stateDirectory, ...pools.map(({ directory }) => directory), ...look.trees];
+  const trees = [stateDirectory, ...pools.map(({ directory }) => directory), ...guarded.trees];
   const directories = [dirname(socketPath), socketDirectory];
   const reason =
     protectedReason(path, resolved, { trees, directories }, look.mounts) ??
     // Compares names only, because a publication shows the staged file system under another name.
     (field === 'target_path' ? reasonWithin([legacyStagingDirectory, stagings], [path, resolved ?? path]) : null) ??
-    insideVolume(parentLabel);
+    insideVolume(guarded.label);
   if (reason === null) return resolved;
   throw CsiError.invalidArgument(
     `${field} ${path} cannot be used: ${reason}; nothing was touched. Name a directory of the orchestrator's own`,
@@ -159,7 +164,7 @@ function reasonWithin(trees: readonly string[], paths: readonly string[]): strin
 }
 
 /** The reason against a path whose parent directory is in the file system of a device with this label; null without one. */
-function insideVolume(parentLabel: string | null): string | null {
-  const volumeId = parentLabel === null ? null : volumeIdIn(parentLabel);
+function insideVolume(label: string | null): string | null {
+  const volumeId = label === null ? null : volumeIdIn(label);
   return volumeId === null ? null : `it lies inside volume ${volumeId}`;
 }

@@ -23,7 +23,7 @@ import {
   type VolumeView,
 } from '../usage/volume-view.js';
 import type { NodeDependencies } from './node-dependencies.js';
-import { lookRequest, type Place, placeSeen, seePlace } from './paths.js';
+import { lookAt, type Place, placeSeen, seePlace } from './paths.js';
 import { liftPod } from './volume-settings.js';
 
 type Native = Pick<NodeDependencies, 'native' | 'logger'>;
@@ -58,7 +58,7 @@ export async function unpublishUnknown(
   keepsTarget: boolean,
 ): Promise<void> {
   const belongs = belongsTo(volumeId, null);
-  const request = lookRequest(deps.config, [place.resolved ?? place.path]);
+  const request = lookAt([place.resolved ?? place.path]);
   const before = { request, look: await deps.native.run('look', request) };
   const { found: wasMounted, look } = await unmountTarget(deps, place, belongs, before);
   await clearTarget(deps, place, look, { wasMounted, keepsTarget });

@@ -30,7 +30,7 @@ import {
   type VolumeView,
 } from '../usage/volume-view.js';
 import type { NodeDependencies } from './node-dependencies.js';
-import { lookRequest, type Place, placeSeen, seePlace } from './paths.js';
+import { lookAt, type Place, placeSeen, seePlace } from './paths.js';
 import { resetDevice } from './volume-settings.js';
 
 type Native = Pick<NodeDependencies, 'native'>;
@@ -64,7 +64,7 @@ export async function unstageUnknown(
   place: Place<StagingRecord>,
 ): Promise<void> {
   const belongs = belongsTo(volumeId, null);
-  const request = lookRequest(deps.config, [place.resolved ?? place.path]);
+  const request = lookAt([place.resolved ?? place.path]);
   const look = await deps.native.run('look', request);
   const mounts = await releaseDirectory(deps, place, belongs, { request, look });
   if (mounts !== null) await releaseDevice(deps, place, belongs, mounts);

@@ -108,7 +108,7 @@ export async function seeVolume(
 ): Promise<Seen> {
   const { attachment, look, poolFailure } = await findAndLook(deps, volume, around);
   const view = { volume, attachment, node: look.node, mounts: look.mounts, poolFailure };
-  return { view, look, request: { ...around, devicePath: attachment?.devicePath ?? null } };
+  return { view, look, request: { ...around, guarded: null, devicePath: attachment?.devicePath ?? null } };
 }
 
 async function findAndLook(
