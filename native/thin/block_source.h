@@ -51,7 +51,8 @@ class BlockSource {
   virtual const std::string& path() const = 0;
   // Number of whole blocks.
   virtual uint64_t block_count() const = 0;
-  // Number of blocks per read that makes reading efficient; 1 if it makes no difference.
+  // Number of blocks that a walk has to know, to read them in the order of their numbers, for
+  // reading to be efficient; 1 if the order makes no difference.
   virtual size_t batch_blocks() const = 0;
   // Reads blocks in any order: block numbers[i] to out + i * kMetadataBlockBytes. `out` is aligned
   // to kMetadataBlockBytes. THIN_METADATA_INVALID for a number that does not exist.

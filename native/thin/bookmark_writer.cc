@@ -19,9 +19,6 @@ namespace {
 
 constexpr mode_t kMode = 0600;
 
-void WriteLe32(uint8_t* at, uint32_t value) { std::memcpy(at, &value, sizeof(value)); }
-void WriteLe64(uint8_t* at, uint64_t value) { std::memcpy(at, &value, sizeof(value)); }
-
 // Sets bits [begin, end).
 void SetBits(uint8_t* bits, uint64_t begin, uint64_t end) {
   for (; begin < end && begin % 8 != 0; begin++) {

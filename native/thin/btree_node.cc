@@ -1,6 +1,7 @@
 #include "native/thin/btree_node.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "native/thin/block_source.h"
 #include "native/thin/metadata_block.h"
@@ -95,6 +96,18 @@ Status CheckChildren(const NodeView& node, const NodeExpectation& expected,
   return Status();
 }
 
+// What a packed node starts with. Its keys follow, less the first one, then its values.
+struct PackedHead {
+  uint64_t first_key;
+  uint16_t count;
+  uint8_t is_leaf;
+  uint8_t key_bytes;
+  uint8_t value_bytes;
+  uint8_t value_shift;
+};
+
+uint64_t MaskOf(uint32_t bytes) { return UINT64_MAX >> (8 * (sizeof(uint64_t) - bytes)); }
+
 }  // namespace
 
 NodeView::NodeView(const uint8_t* block)
@@ -135,6 +148,59 @@ Result<NodeView> CheckNode(const uint8_t* block, const NodeExpectation& expected
   if (!layout.is_leaf()) status = CheckChildren(node, expected, path);
   if (!status.ok()) return status;
   return node;
+}
+
+uint32_t BytesFor(uint64_t highest) {
+  uint32_t bytes = 1;
+  while (bytes < sizeof(highest) && highest >> (8 * bytes) != 0) bytes++;
+  return bytes;
+}
+
+size_t MaxPackedBytes(KeyRange keys, ValuePart part) {
+  constexpr uint64_t kMost = (kMetadataBlockBytes - kHeaderBytes) / (kKeyBytes + kChildBytes);
+  const uint64_t last = keys.high - keys.low - 1;
+  return sizeof(PackedHead) + (std::min(last, kMost - 1) + 1) * (BytesFor(last) + part.bytes);
+}
+
+// Each number is written with 8 bytes; the next one overwrites those that it does not need.
+uint8_t* PackNode(const NodeView& node, ValuePart part, uint8_t* to) {
+  PackedHead head = {};
+  head.count = static_cast<uint16_t>(node.count());
+  head.is_leaf = node.is_leaf() ? 1 : 0;
+  if (head.count > 0) head.first_key = node.key(0);
+  const uint64_t last = head.count == 0 ? 0 : node.key(head.count - 1) - head.first_key;
+  head.key_bytes = static_cast<uint8_t>(BytesFor(last));
+  head.value_bytes = static_cast<uint8_t>(part.bytes);
+  head.value_shift = static_cast<uint8_t>(8 * part.first);
+  std::memcpy(to, &head, sizeof(head));
+  to += sizeof(head);
+  for (uint32_t i = 0; i < head.count; i++, to += head.key_bytes) {
+    WriteLe64(to, node.key(i) - head.first_key);
+  }
+  for (uint32_t i = 0; i < head.count; i++, to += head.value_bytes) {
+    WriteLe64(to, node.value(i) >> head.value_shift);
+  }
+  return to;
+}
+
+NodeView UnpackNode(const uint8_t* packed, uint8_t* block) {
+  PackedHead head;
+  std::memcpy(&head, packed, sizeof(head));
+  packed += sizeof(head);
+  WriteLe32(block + kFlags, head.is_leaf != 0 ? kLeafFlag : kInternalFlag);
+  WriteLe32(block + kEntries, head.count);
+  WriteLe32(block + kMaxEntries, head.count);
+  WriteLe32(block + kValueBytes, kChildBytes);
+  uint8_t* to = block + kHeaderBytes;
+  const uint64_t key_mask = MaskOf(head.key_bytes);
+  for (uint32_t i = 0; i < head.count; i++, packed += head.key_bytes, to += kKeyBytes) {
+    WriteLe64(to, head.first_key + (ReadLe64(packed) & key_mask));
+  }
+  const uint64_t value_mask = MaskOf(head.value_bytes);
+  for (uint32_t i = 0; i < head.count; i++, packed += head.value_bytes, to += kChildBytes) {
+    WriteLe64(to, (ReadLe64(packed) & value_mask) << head.value_shift);
+  }
+  return NodeView(block);
 }
 
 }  // namespace blockdelta

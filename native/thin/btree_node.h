@@ -66,6 +66,25 @@ struct NodeExpectation {
 Result<NodeView> CheckNode(const uint8_t* block, const NodeExpectation& expected,
                            const std::string& path);
 
+// The bytes of each value that a packed node keeps; the others become zero.
+struct ValuePart {
+  uint32_t first = 0;
+  uint32_t bytes = 8;
+};
+
+// A packed node may write and read this many bytes after its end.
+inline constexpr size_t kPackedSlack = 7;
+
+// Number of bytes that hold numbers up to `highest`; at least 1.
+uint32_t BytesFor(uint64_t highest);
+// Maximum size of a packed node whose keys lie in `keys`; at most kMetadataBlockBytes.
+size_t MaxPackedBytes(KeyRange keys, ValuePart part);
+// Writes the entries of a node to `to`, in few bytes. Returns the end of the packed node. REQUIRES:
+// values have 8 bytes.
+uint8_t* PackNode(const NodeView& node, ValuePart part, uint8_t* to);
+// Writes the entries of a packed node to `block`, without a checksum or a number.
+NodeView UnpackNode(const uint8_t* packed, uint8_t* block);
+
 }  // namespace blockdelta
 
 #endif  // BLOCKDELTA_NATIVE_THIN_BTREE_NODE_H_

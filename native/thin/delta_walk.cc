@@ -29,7 +29,7 @@ Status DeltaWalk::Seek(KeyRange range) {
 
 Result<Span<const DeltaRun>> DeltaWalk::Read(uint64_t likely_runs) {
   runs_.Clear();
-  trees_.LimitBatch(LeavesFor(likely_runs));
+  trees_.Expect(LeavesFor(likely_runs));
   Status status = trees_.LoadMore();
   if (status.ok() && sides_.bookmark != nullptr) {
     status = MergeBookmark();
@@ -42,8 +42,8 @@ Result<Span<const DeltaRun>> DeltaWalk::Read(uint64_t likely_runs) {
 }
 
 // Estimates the leaves that contain `runs` runs from the density so far.
-uint64_t DeltaWalk::LeavesFor(uint64_t runs) const {
-  if (runs_given_ < kMinRunsForEstimate || runs >= kManyRuns) return UINT64_MAX;
+std::optional<uint64_t> DeltaWalk::LeavesFor(uint64_t runs) const {
+  if (runs_given_ < kMinRunsForEstimate || runs >= kManyRuns) return std::nullopt;
   return runs * trees_.leaves_loaded() / runs_given_;
 }
 

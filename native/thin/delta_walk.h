@@ -9,6 +9,7 @@
 #define BLOCKDELTA_NATIVE_THIN_DELTA_WALK_H_
 
 #include <cstdint>
+#include <optional>
 
 #include "native/base/span.h"
 #include "native/thin/bookmark_ranges.h"
@@ -40,15 +41,15 @@ class DeltaWalk {
   // Restarts at the first block of `range`, at the cost of one descent.
   Status Seek(KeyRange range);
   // Reads at most one more batch of nodes. Returns the new runs below examined(), possibly none;
-  // valid until the next call. `likely_runs` is the number of runs that this and later calls will
-  // use; no more is read than they are likely to need.
+  // valid until the next call. After a failure, only Seek() may follow. `likely_runs` is the number
+  // of runs that this and later calls will use; no more is read than they are likely to need.
   Result<Span<const DeltaRun>> Read(uint64_t likely_runs = UINT64_MAX);
   // All blocks below this one are examined.
   uint64_t examined() const;
   bool done() const { return examined() == range_.high; }
 
  private:
-  uint64_t LeavesFor(uint64_t runs) const;
+  std::optional<uint64_t> LeavesFor(uint64_t runs) const;
   void Merge();
   void MergeLeaves();
   void TakeAlone(unsigned side, uint64_t bound);

@@ -12,8 +12,8 @@ namespace {
 
 // Measured on an ext4 file: 16 threads come close to the maximum; slower disks gain up to 64.
 constexpr unsigned kThreads = 32;
-// 32 MiB: the more blocks a batch has, the closer together they are.
-constexpr size_t kBatchBlocks = 8192;
+// The more blocks a batch has, the closer together they are. Memory is the limit.
+constexpr size_t kBatchBlocks = 65536;
 // On a loop device over a virtual disk, one request costs as much as 8 more blocks in another
 // request. Half of that also suits disks with cheaper requests and less bandwidth.
 constexpr uint64_t kMaxGap = 4;

@@ -26,6 +26,10 @@ inline uint64_t ReadLe64(const uint8_t* at) {
   return value;
 }
 
+inline void WriteLe32(uint8_t* at, uint32_t value) { std::memcpy(at, &value, sizeof(value)); }
+
+inline void WriteLe64(uint8_t* at, uint64_t value) { std::memcpy(at, &value, sizeof(value)); }
+
 // 255 bitmaps of 16,320 blocks: the maximum of the metadata space map.
 inline constexpr uint64_t kMaxMetadataBlocks = 255 * 16'320;
 

@@ -1,7 +1,6 @@
 #include "native/thin/tree_level.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "native/thin/metadata_block.h"
@@ -9,9 +8,6 @@
 
 namespace blockdelta {
 namespace {
-
-// Spare slots of a grown buffer, for nodes that stay in use.
-constexpr size_t kSpareSlots = 4;
 
 // Number of entries of a node with keys below `key`.
 uint32_t CountBelow(const NodeView& view, uint64_t key) {
@@ -41,12 +37,17 @@ Result<NodeView> MappingReader::Check(const Subtree& subtree, const uint8_t* blo
   return view;
 }
 
+ValuePart MappingReader::data_block_part() const {
+  const uint64_t highest = data_blocks_ == 0 ? UINT64_MAX >> kMappingTimeBits : data_blocks_ - 1;
+  return {kMappingTimeBits / 8, BytesFor(highest)};
+}
+
 Status MappingReader::Invalid(uint64_t block, const std::string& what) const {
   return InvalidBlock(source_->path(), block, what);
 }
 
 LevelNode ClipNode(const NodeView& view, KeyRange keys, KeyRange range) {
-  LevelNode node = {view, keys, 0, view.count(), 0};
+  LevelNode node = {view, keys, 0, view.count(), nullptr};
   if (keys.high > range.high) node.end = CountBelow(view, range.high);
   if (keys.low >= range.low) return node;
   if (view.is_leaf()) {
@@ -58,74 +59,101 @@ LevelNode ClipNode(const NodeView& view, KeyRange keys, KeyRange range) {
   return node;
 }
 
+void NodeQueue::SkipFinished() {
+  while (!drained() && front().entry >= front().end) front_++;
+  if (drained() || front().packed == nullptr) return;
+  if (unpacked_.blocks() == 0) unpacked_ = BlockBuffer(1);
+  front().view = UnpackNode(front().packed, unpacked_.data());
+}
+
 void NodeQueue::Compact() {
   nodes_.erase(nodes_.begin(), nodes_.begin() + static_cast<ptrdiff_t>(front_));
   front_ = 0;
 }
 
-// Moves unfinished nodes to the start of a buffer with room for the wanted nodes. One or two are
-// unfinished: all others of a batch precede the node that made the walk request the next batch.
-void TreeLevel::MakeRoom() {
-  std::vector<LevelNode*> unfinished;
+void TreeLevel::Want(const Subtree& subtree, unsigned sides) {
+  wanted_.push_back({subtree, sides, {}});
+  packed_bytes_ += MaxPackedBytes(subtree.keys, part()) + sizeof(Wanted) + sizeof(LevelNode);
+}
+
+// Copies the unfinished nodes out of the buffers of the last batch. One or two are unfinished: all
+// others of a batch precede the node that made the walk request the next batch.
+void TreeLevel::KeepUnfinished() {
+  size_t count = 0;
   for (NodeQueue& queue : sides_) {
     queue.Compact();
-    for (LevelNode& node : queue.nodes()) unfinished.push_back(&node);
+    count += queue.nodes().size();
   }
-  std::sort(unfinished.begin(), unfinished.end(),
-            [](const LevelNode* a, const LevelNode* b) { return a->slot < b->slot; });
-  BlockBuffer grown;
-  const size_t needed = unfinished.size() + wanted_.size();
-  if (needed > buffer_.blocks()) grown = BlockBuffer(needed + kSpareSlots);
-  BlockBuffer& to = grown.blocks() > 0 ? grown : buffer_;
-  used_ = 0;
-  // Both sides may hold the same node.
-  const LevelNode* before = nullptr;
-  size_t before_slot = 0;
-  for (LevelNode* node : unfinished) {
-    if (before == nullptr || node->slot != before_slot) {
-      std::memmove(to.block(used_), buffer_.block(node->slot), kMetadataBlockBytes);
-      used_++;
+  BlockBuffer block(1);
+  std::vector<uint8_t> kept(count * kMetadataBlockBytes + kPackedSlack);
+  uint8_t* to = kept.data();
+  for (NodeQueue& queue : sides_) {
+    for (LevelNode& node : queue.nodes()) {
+      if (node.packed != nullptr) node.view = UnpackNode(node.packed, block.data());
+      node.packed = to;
+      to = PackNode(node.view, ValuePart(), to);
     }
-    before = node;
-    before_slot = node->slot;
-    node->slot = used_ - 1;
-    node->view = NodeView(to.block(node->slot));
+    queue.SkipFinished();
   }
-  if (grown.blocks() > 0) buffer_ = std::move(grown);
+  kept_ = std::move(kept);
 }
 
 Status TreeLevel::Load() {
-  MakeRoom();
-  Status status =
-      reader_->Read(Span<const uint64_t>(blocks_.data(), blocks_.size()), buffer_.block(used_));
-  if (!status.ok()) return status;
-  for (const Wanted& wanted : wanted_) {
-    const size_t slot = used_++;
-    Result<NodeView> view = reader_->Check(wanted.subtree, buffer_.block(slot));
-    RETURN_IF_ERROR(view);
-    status = CheckDepth(*view, wanted.subtree.block);
-    if (!status.ok()) return status;
-    LevelNode node = ClipNode(*view, wanted.subtree.keys, range_);
-    node.slot = slot;
+  KeepUnfinished();
+  for (Wanted& wanted : wanted_) {
     for (unsigned side = 0; side < kSides; side++) {
-      if ((wanted.sides >> side & 1) != 0) sides_[side].Push(node);
+      if ((wanted.sides >> side & 1) == 0) continue;
+      wanted.places[side] = static_cast<uint32_t>(sides_[side].nodes().size());
+      sides_[side].Push(LevelNode());
     }
   }
+  std::sort(wanted_.begin(), wanted_.end(),
+            [](const Wanted& a, const Wanted& b) { return a.subtree.block < b.subtree.block; });
+  packed_.reset();
+  const size_t limit = reader_->limits().raw_nodes;
+  if (wanted_.size() > limit) packed_.reset(new uint8_t[packed_bytes_ + kPackedSlack]);
+  if (raw_.blocks() < std::min(limit, wanted_.size())) {
+    raw_ = BlockBuffer(std::min(limit, wanted_.size()));
+  }
+  uint8_t* packed = packed_.get();
+  for (size_t i = 0; i < wanted_.size(); i += limit) {
+    const size_t count = std::min(limit, wanted_.size() - i);
+    RETURN_IF_ERROR(LoadBatch({wanted_.data() + i, count}, &packed));
+  }
+  for (NodeQueue& queue : sides_) queue.SkipFinished();
   loaded_ += wanted_.size();
   wanted_.clear();
-  blocks_.clear();
+  packed_bytes_ = 0;
+  return Status();
+}
+
+// Packs the nodes to `*packed`, unless that is null, and advances it.
+Status TreeLevel::LoadBatch(Span<const Wanted> batch, uint8_t** packed) {
+  std::vector<uint64_t> blocks;
+  for (const Wanted& wanted : batch) blocks.push_back(wanted.subtree.block);
+  RETURN_IF_ERROR(reader_->Read({blocks.data(), blocks.size()}, raw_.data()));
+  for (size_t i = 0; i < batch.size(); i++) {
+    const Wanted& wanted = batch[i];
+    Result<NodeView> view = reader_->Check(wanted.subtree, raw_.block(i));
+    RETURN_IF_ERROR(view);
+    RETURN_IF_ERROR(CheckDepth(*view, wanted.subtree.block));
+    LevelNode node = ClipNode(*view, wanted.subtree.keys, range_);
+    if (*packed != nullptr) {
+      node.packed = *packed;
+      *packed = PackNode(*view, part(), *packed);
+    }
+    for (unsigned side = 0; side < kSides; side++) {
+      if ((wanted.sides >> side & 1) != 0) sides_[side].nodes()[wanted.places[side]] = node;
+    }
+  }
   return Status();
 }
 
 Status TreeLevel::Adopt(const LevelNode& node, const uint8_t* block, unsigned side) {
-  Status status = CheckDepth(node.view, ReadLe64(block + kOwnNumberOffset));
-  if (!status.ok() || node.entry >= node.end) return status;
-  if (buffer_.blocks() == 0) buffer_ = BlockBuffer(kSpareSlots);
-  LevelNode adopted = node;
-  adopted.slot = used_++;
-  std::memcpy(buffer_.block(adopted.slot), block, kMetadataBlockBytes);
-  adopted.view = NodeView(buffer_.block(adopted.slot));
-  sides_[side].Push(adopted);
+  RETURN_IF_ERROR(CheckDepth(node.view, ReadLe64(block + kOwnNumberOffset)));
+  if (node.entry >= node.end) return Status();
+  sides_[side].Push(node);
+  KeepUnfinished();
   loaded_++;
   return Status();
 }

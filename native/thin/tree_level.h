@@ -7,6 +7,7 @@
 #define BLOCKDELTA_NATIVE_THIN_TREE_LEVEL_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,12 +28,20 @@ struct Subtree {
   KeyRange keys;
 };
 
+// What one batch of nodes may occupy in memory.
+struct BatchLimits {
+  // Number of nodes as they are on disk. The nodes of a larger batch are packed.
+  size_t raw_nodes = 512;
+  // Bytes of packed nodes, with what a level keeps beside each; exceeded by at most one node.
+  size_t packed_bytes = size_t{32} << 20;
+};
+
 // Reads nodes of mapping trees and counts them.
 class MappingReader {
  public:
   // `source` must outlive this. `data_blocks`: number of data blocks of the pool; 0 if unknown.
-  MappingReader(BlockSource* source, uint64_t data_blocks)
-      : source_(source), data_blocks_(data_blocks) {}
+  MappingReader(BlockSource* source, uint64_t data_blocks, BatchLimits limits = BatchLimits())
+      : source_(source), data_blocks_(data_blocks), limits_(limits) {}
 
   // Works like BlockSource::Read().
   Status Read(Span<const uint64_t> blocks, uint8_t* out);
@@ -42,26 +51,32 @@ class MappingReader {
   // THIN_METADATA_INVALID about a block.
   Status Invalid(uint64_t block, const std::string& what) const;
 
-  // Number of nodes per read that makes reading efficient.
+  // As that of the source.
   size_t batch_blocks() const { return source_->batch_blocks(); }
+  const BatchLimits& limits() const { return limits_; }
+  // The bytes of a mapping that contain its data block.
+  ValuePart data_block_part() const;
   uint64_t nodes() const { return nodes_; }
 
  private:
   BlockSource* const source_;
   const uint64_t data_blocks_;
+  const BatchLimits limits_;
   uint64_t nodes_ = 0;
 };
 
 // A node in memory and its remaining entries: [entry, end).
 struct LevelNode {
+  // Of a packed node, valid while it is at the front of its queue.
   NodeView view;
   KeyRange keys;
   uint32_t entry;
   uint32_t end;
-  size_t slot;
+  // The node packed, or null.
+  const uint8_t* packed;
 };
 
-// The nodes of one side of a level in key order, without empty ones.
+// The nodes of one side of a level in key order.
 class NodeQueue {
  public:
   bool drained() const { return front_ == nodes_.size(); }
@@ -78,12 +93,12 @@ class NodeQueue {
   void Advance() { AdvanceTo(front().entry + 1); }
   void AdvanceTo(uint32_t entry) {
     front().entry = entry;
-    if (entry == front().end) front_++;
+    if (entry == front().end) SkipFinished();
   }
+  // Moves on to the first node with entries.
+  void SkipFinished();
 
-  void Push(const LevelNode& node) {
-    if (node.entry < node.end) nodes_.push_back(node);
-  }
+  void Push(const LevelNode& node) { nodes_.push_back(node); }
   // Drops finished nodes.
   void Compact();
   std::vector<LevelNode>& nodes() { return nodes_; }
@@ -91,12 +106,16 @@ class NodeQueue {
  private:
   std::vector<LevelNode> nodes_;
   size_t front_ = 0;
+  // The front, if it is packed.
+  BlockBuffer unpacked_;
 };
 
 class TreeLevel {
  public:
-  // Only keys in `range` are visited. `reader` must outlive this.
-  TreeLevel(MappingReader* reader, KeyRange range) : reader_(reader), range_(range) {}
+  // Only keys in `range` are visited. Leaves may have only `part` of their values. `reader` must
+  // outlive this.
+  TreeLevel(MappingReader* reader, KeyRange range, ValuePart part)
+      : reader_(reader), range_(range), part_(part) {}
 
   NodeQueue& side(unsigned side) { return sides_[side]; }
   const NodeQueue& side(unsigned side) const { return sides_[side]; }
@@ -106,12 +125,12 @@ class TreeLevel {
   uint64_t loaded() const { return loaded_; }
 
   // Requests that Load() read the root of a subtree, for one side or both (`sides` is a bit mask).
-  void Want(const Subtree& subtree, unsigned sides) {
-    wanted_.push_back({subtree, sides});
-    blocks_.push_back(subtree.block);
-  }
+  void Want(const Subtree& subtree, unsigned sides);
   size_t wanted() const { return wanted_.size(); }
-  // Reads the requested nodes after the unfinished ones.
+  // Whether no more nodes fit into a batch.
+  bool is_full() const { return packed_bytes_ >= reader_->limits().packed_bytes; }
+  // Reads the requested nodes in the order of their blocks, and queues them after the unfinished
+  // ones. After a failure, this level is unusable.
   Status Load();
   // Adds a node that was already read and checked, unless none of its entries remain; its depth is
   // checked either way. REQUIRES: nothing was loaded.
@@ -121,24 +140,32 @@ class TreeLevel {
   struct Wanted {
     Subtree subtree;
     unsigned sides;
+    // Where the node is in the queue of each side that has it.
+    uint32_t places[kSides];
   };
 
-  void MakeRoom();
+  ValuePart part() const { return is_leaf_ == true ? part_ : ValuePart(); }
+  void KeepUnfinished();
+  Status LoadBatch(Span<const Wanted> batch, uint8_t** packed);
   Status CheckDepth(const NodeView& view, uint64_t block);
 
   MappingReader* reader_;
   KeyRange range_;
+  ValuePart part_;
   std::optional<bool> is_leaf_;
   NodeQueue sides_[kSides];
-  BlockBuffer buffer_;
-  size_t used_ = 0;
+  // The memory of the last batch, as on disk or packed, and of the unfinished nodes before it.
+  BlockBuffer raw_;
+  std::unique_ptr<uint8_t[]> packed_;
+  std::vector<uint8_t> kept_;
   std::vector<Wanted> wanted_;
-  std::vector<uint64_t> blocks_;
+  // Maximum size of the wanted nodes.
+  size_t packed_bytes_ = 0;
   uint64_t loaded_ = 0;
 };
 
 // Selects the entries of a node within `range`; for an internal node the child containing
-// `range.low` comes first. LevelNode::slot stays 0.
+// `range.low` comes first.
 LevelNode ClipNode(const NodeView& view, KeyRange keys, KeyRange range);
 
 }  // namespace blockdelta

@@ -9,8 +9,10 @@
 namespace blockdelta {
 namespace {
 
-// Batches start here and double, so that a small request reads little.
+// Batches start here and double, so that a small request reads little. The one after many leaves is
+// as large as possible: the leaves of a small batch lie far apart on a disk.
 constexpr size_t kFirstWindow = 4;
+constexpr size_t kManyLeaves = 512;
 constexpr size_t kMinInnerWindow = 2;
 constexpr unsigned kBothSides = 1u << kLeft | 1u << kRight;
 
@@ -25,7 +27,7 @@ Subtree SharedSubtree(const Subtree& left, const Subtree& right) {
 
 Status TreePair::Seek(KeyRange range) {
   range_ = range;
-  window_ = kFirstWindow;
+  next_window_ = kFirstWindow;
   levels_.clear();
   levels_.reserve(kMaxTreeHeight);
   if (range.low >= range.high) return Status();
@@ -91,7 +93,7 @@ bool TreePair::GoDown(Descent* descent) const {
 // The nodes of the descent become the first nodes of their levels.
 Status TreePair::Adopt(Descent* descent) {
   const size_t height = std::max(descent->paths[kLeft].size(), descent->paths[kRight].size());
-  for (size_t i = 0; i < height; i++) levels_.emplace_back(reader_, range_);
+  for (size_t i = 0; i < height; i++) AddLevel();
   for (unsigned side = 0; side < kSides; side++) {
     std::vector<PathNode>& path = descent->paths[side];
     if (path.empty()) continue;
@@ -106,6 +108,12 @@ Status TreePair::Adopt(Descent* descent) {
   return Status();
 }
 
+void TreePair::AddLevel() {
+  const ValuePart time = {0, kMappingTimeBits / 8};
+  levels_.emplace_back(reader_, range_,
+                       roots_.left.has_value() ? reader_->data_block_part() : time);
+}
+
 Status TreePair::LoadMore() {
   while (NeedsMore()) {
     if (levels_.back().is_leaf() == false) {
@@ -114,7 +122,7 @@ Status TreePair::LoadMore() {
                                                   std::to_string(kMaxTreeHeight) +
                                                   " levels, found more below this root");
       }
-      levels_.emplace_back(reader_, range_);
+      AddLevel();
     }
     RETURN_IF_ERROR(Refill(levels_.size() - 1));
   }
@@ -143,7 +151,7 @@ bool TreePair::NeedsMoreOf(size_t levels) const {
 
 Status TreePair::Refill(size_t level) {
   const size_t window = NextWindow(level);
-  while (levels_[level].wanted() < window) {
+  while (levels_[level].wanted() < window && !levels_[level].is_full()) {
     Result<bool> picked = PickInto(level);
     RETURN_IF_ERROR(picked);
     if (!*picked) break;
@@ -178,7 +186,7 @@ Result<bool> TreePair::PickInto(size_t level) {
   }
 }
 
-// The size of the next batch; in an inner level about the nodes that one window of leaves needed.
+// The size of the next batch; in an inner level about the nodes that the batch of leaves needs.
 size_t TreePair::NextWindow(size_t level) {
   const TreeLevel& lowest = levels_.back();
   if (level + 1 < levels_.size()) {
@@ -186,9 +194,10 @@ size_t TreePair::NextWindow(size_t level) {
         levels_[level].loaded() * window_ / std::max<uint64_t>(1, lowest.loaded());
     return std::clamp<uint64_t>(share, kMinInnerWindow, kMaxInnerWindow);
   }
-  const size_t window = std::clamp<uint64_t>(limit_, kFirstWindow, window_);
-  window_ = std::min({window_ * 2, kMaxWindow, std::max(reader_->batch_blocks(), kFirstWindow)});
-  return window;
+  const size_t most = std::max(reader_->batch_blocks(), kFirstWindow);
+  window_ = std::clamp(expected_.value_or(next_window_), kFirstWindow, most);
+  next_window_ = next_window_ < kManyLeaves ? std::min(next_window_ * 2, most) : most;
+  return window_;
 }
 
 }  // namespace blockdelta

@@ -25,8 +25,7 @@ class TreePair {
     uint64_t right;
   };
 
-  // Maximum nodes in memory: 32 MiB of leaves and 2 MiB of each level above.
-  static constexpr size_t kMaxWindow = 8192;
+  // Maximum number of nodes of an inner level in memory: 2 MiB.
   static constexpr size_t kMaxInnerWindow = 512;
 
   // With `include_same`, shared nodes are read too (once), checked against their position in each
@@ -40,8 +39,8 @@ class TreePair {
   // Loads leaves until the smallest remaining key is in a loaded leaf, or no key remains. Loaded
   // leaves that are not finished stay. REQUIRES: Seek() succeeded.
   Status LoadMore();
-  // Limits the size of following batches of leaves, down to the smallest batch.
-  void LimitBatch(uint64_t leaves) { limit_ = leaves; }
+  // Sets the number of leaves that are likely to be used, from here on. Without one, batches grow.
+  void Expect(std::optional<uint64_t> leaves) { expected_ = leaves; }
   // Leaves loaded since Seek().
   uint64_t leaves_loaded() const { return HasLeaves() ? levels_.back().loaded() : 0; }
   // Whether LoadMore() would load anything.
@@ -51,6 +50,7 @@ class TreePair {
 
   // Whether a side has no unfinished loaded leaf.
   bool drained(unsigned side) const { return !HasLeaves() || levels_.back().side(side).drained(); }
+  // Their values may lack the times of mappings, or those of a single tree the data blocks.
   // REQUIRES: at least one side is not drained().
   NodeQueue& leaves(unsigned side) { return levels_.back().side(side); }
   // The next key of this side if it is loaded, otherwise a lower bound for it.
@@ -71,6 +71,7 @@ class TreePair {
   Status ReadNext(Descent* descent) const;
   bool GoDown(Descent* descent) const;
   Status Adopt(Descent* descent);
+  void AddLevel();
 
   bool HasLeaves() const { return !levels_.empty() && levels_.back().is_leaf() == true; }
   uint64_t BoundFrom(size_t levels, unsigned side) const;
@@ -85,9 +86,10 @@ class TreePair {
   KeyRange range_;
   // From the top down; the last one may be the leaf level.
   std::vector<TreeLevel> levels_;
-  // Number of leaves in the next batch.
+  // Number of leaves in the current batch, and in the next one if no number is expected.
   size_t window_ = 0;
-  uint64_t limit_ = UINT64_MAX;
+  size_t next_window_ = 0;
+  std::optional<uint64_t> expected_;
 };
 
 }  // namespace blockdelta

@@ -295,7 +295,8 @@ class ThinMetadataFuzz {
     sides.roots.right = target.root;
     sides.include_same = (head_ & 4) != 0;
     const uint64_t first = (head_ & 16) != 0 ? input_.Number(0xE0) : 0;
-    MappingReader reader(&source_, superblock.data_blocks);
+    // Every batch of more than two nodes is packed.
+    MappingReader reader(&source_, superblock.data_blocks, {2, 10'000});
     Result<BlockKinds> kinds = WalkAll(&reader, sides, {first, UINT64_MAX});
     if (!kinds.ok()) CheckRefusal(kinds.status());
     const auto known = Sides(superblock, target, base);

@@ -38,6 +38,23 @@ KeyRange RandomRange(std::mt19937_64* random) {
   return {low, high};
 }
 
+// Batches that are packed, or not, and that end after the first node, or after some.
+BatchLimits RandomLimits(std::mt19937_64* random) {
+  const size_t nodes[] = {1, 3, 16, 512};
+  const size_t bytes[] = {1, 1000, 10'000, size_t{32} << 20};
+  return {nodes[(*random)() % 4], bytes[(*random)() % 4]};
+}
+
+// One more than the highest data block, or unknown.
+uint64_t RandomDataBlocks(const Mappings& left, const Mappings& right, std::mt19937_64* random) {
+  if ((*random)() % 2 == 0) return 0;
+  uint64_t highest = 0;
+  for (const Mappings* side : {&left, &right}) {
+    for (const auto& [block, value] : *side) highest = std::max(highest, value >> 24);
+  }
+  return highest + 1;
+}
+
 TEST(ThinDeltaTest, FindsExactlyWhereTheDataBlocksOfTwoMappingTreesDiffer) {
   std::mt19937_64 random(Seed());
   const size_t batches[] = {1, 5, 64, 4096};
@@ -48,7 +65,7 @@ TEST(ThinDeltaTest, FindsExactlyWhereTheDataBlocksOfTwoMappingTreesDiffer) {
     const uint64_t right_root = family.roots[random() % family.roots.size()];
     const Mappings left = family.trees.Content(left_root);
     const Mappings right = family.trees.Content(right_root);
-    MappingReader reader(&source, 0);
+    MappingReader reader(&source, RandomDataBlocks(left, right, &random), RandomLimits(&random));
     for (const bool include_same : {false, true}) {
       const KeyRange range = RandomRange(&random);
       ASSERT_VALUE(found, Walk(&reader, left_root, right_root, include_same, range));
@@ -57,6 +74,98 @@ TEST(ThinDeltaTest, FindsExactlyWhereTheDataBlocksOfTwoMappingTreesDiffer) {
     ASSERT_VALUE(found, Walk(&reader, std::nullopt, right_root));
     EXPECT_EQ(Text(found), Text(ExpectedKinds({}, right)));
   }
+}
+
+TEST(ThinDeltaTest, FindsTheMappingsOfASingleTreeThatAreYoung) {
+  std::mt19937_64 random(Seed());
+  for (int round = 0; round < 200; round++) {
+    const Family family = RandomFamily(&random);
+    ThinImageSource source(MakePool(family.trees, {}).image, 4096);
+    DeltaSides sides;
+    sides.roots = {std::nullopt, family.roots.back()};
+    sides.young_from = random() % 4;
+    BlockKinds expected;
+    for (const auto& [block, value] : family.trees.Content(family.roots.back())) {
+      const bool is_young = (value & kMappingTimeMask) >= sides.young_from;
+      expected[block] = is_young ? DeltaKind::kDifferent : DeltaKind::kRightOnly;
+    }
+    MappingReader reader(&source, 0, RandomLimits(&random));
+    ASSERT_VALUE(found, WalkAll(&reader, sides));
+    EXPECT_EQ(Text(found), Text(expected));
+  }
+}
+
+// Keys and data blocks as far apart as the format allows, and beyond each width of a packed number.
+TEST(ThinDeltaTest, ComparesPackedLeavesOfAnyKeysAndDataBlocks) {
+  std::mt19937_64 random(Seed());
+  for (int round = 0; round < 100; round++) {
+    MappingTrees trees(random() % 2 == 0 ? 4 : 252);
+    uint64_t root = trees.Empty();
+    uint64_t roots[2];
+    const unsigned key_bits = 6 + random() % 58;
+    const unsigned data_bits = 1 + random() % 40;
+    for (uint64_t& side : roots) {
+      for (int i = 0; i < 40; i++) {
+        const uint64_t key = random() >> (64 - key_bits);
+        root = trees.Set(root, key, random() >> (64 - data_bits) << 24 | random() % 3);
+      }
+      trees.Share();
+      side = root;
+    }
+    ThinImageSource source(MakePool(trees, {}).image, 4096);
+    MappingReader reader(&source, uint64_t{1} << data_bits, {1, size_t{32} << 20});
+    ASSERT_VALUE(found, Walk(&reader, roots[0], roots[1]));
+    EXPECT_EQ(Text(found), Text(ExpectedKinds(trees.Content(roots[0]), trees.Content(roots[1]))));
+  }
+}
+
+// A tree of some hundred leaves, walked in batches that are as large as the limits permit.
+class ThinBatchTest : public testing::Test {
+ protected:
+  void Walk(BatchLimits limits) {
+    MappingTrees trees(4);
+    uint64_t root = trees.Empty();
+    // The numbers 1 to 1200, in an order that scatters the leaves.
+    for (uint64_t i = 1; i <= 1200; i++) root = trees.Set(root, i * 700 % 1201, i << 24);
+    ThinImageSource source(MakePool(trees, {}).image, 4096);
+    source.AfterRead([&](const uint8_t* block) {
+      const uint64_t number = ReadLe64(block + kOwnNumberOffset);
+      falls_ += number < last_number_ ? 1 : 0;
+      last_number_ = number;
+    });
+    MappingReader reader(&source, 0, limits);
+    DeltaSides sides;
+    sides.roots.right = root;
+    DeltaWalk walk(&reader, sides);
+    ASSERT_OK(walk.Seek(KeyRange()));
+    uint64_t blocks = 0;
+    while (!walk.done()) {
+      const uint64_t before = reader.nodes();
+      ASSERT_VALUE(runs, walk.Read());
+      for (const DeltaRun& run : runs) blocks += run.length;
+      largest_ = std::max(largest_, reader.nodes() - before);
+    }
+    EXPECT_EQ(blocks, 1200u);
+  }
+
+  // Times that a read block had a lower number than the one before.
+  unsigned falls_ = 0;
+  // Nodes read by the call of Read() that read the most.
+  uint64_t largest_ = 0;
+
+ private:
+  uint64_t last_number_ = 0;
+};
+
+TEST_F(ThinBatchTest, ReadsTheNodesOfABatchInTheOrderOfTheirBlocks) {
+  Walk({2, size_t{32} << 20});
+  EXPECT_GT(largest_, 128);
+  EXPECT_LT(falls_, 40);
+}
+
+TEST_F(ThinBatchTest, EndsABatchWhereItsMemoryEnds) {
+  Walk({2, 1000});
+  EXPECT_LT(largest_, 30);
 }
 
 // A node that both have may begin at different keys in their parents, as these are bounds only:
@@ -72,7 +181,7 @@ TEST(ThinDeltaTest, ReadsEachUnsharedNodeOnceAndHardlyAnyOther) {
     const uint64_t right_root = family.roots[1];
     if (family.trees.Height(left_root) != family.trees.Height(right_root)) continue;
     ThinImageSource source(MakePool(family.trees, {}).image, 64);
-    MappingReader reader(&source, 0);
+    MappingReader reader(&source, 0, RandomLimits(&random));
     ASSERT_OK(Walk(&reader, left_root, right_root));
     const std::set<uint64_t> left = family.trees.Nodes(left_root);
     const std::set<uint64_t> right = family.trees.Nodes(right_root);
@@ -97,8 +206,9 @@ TEST(ThinDeltaTest, FailsWhenItReadsAnInvalidNodeAndNamesIt) {
     const Family family = RandomFamily(&random);
     ThinImageSource source(MakePool(family.trees, {}).image, 16);
     const bool include_same = random() % 2 == 0;
+    const BatchLimits limits = RandomLimits(&random);
     const auto walk = [&] {
-      MappingReader reader(&source, uint64_t{1} << 30);
+      MappingReader reader(&source, uint64_t{1} << 30, limits);
       return Walk(&reader, family.roots[0], family.roots[1], include_same);
     };
     ASSERT_OK(walk());

@@ -105,6 +105,38 @@ TEST(ThinNodeTest, RefusesABlockOfAnotherKindOrFromAnotherPlace) {
                   "block 17 of metadata: expected a btree node with this number, found number 18");
 }
 
+TEST(ThinNodeTest, APackedNodeKeepsItsEntriesInNoMoreBytesThanItsKeysPermit) {
+  Sample sample(true);
+  DiskNode* const node = sample.node();
+  node->max_entries = 254;
+  alignas(8) uint8_t block[kMetadataBlockBytes];
+  for (const uint64_t step : {uint64_t{1}, uint64_t{2}, uint64_t{300}, UINT64_MAX / 256}) {
+    for (const uint32_t count : {0, 1, 2, 253, 254}) {
+      for (const ValuePart part :
+           {ValuePart{0, 3}, ValuePart{3, 1}, ValuePart{3, 5}, ValuePart()}) {
+        node->entries = count;
+        for (uint32_t i = 0; i < count; i++) {
+          node->keys()[i] = 5 + i * step;
+          node->words()[i] = UINT64_MAX - i * (UINT64_MAX / 255);
+        }
+        const KeyRange keys = {5, count == 0 ? 6 : 5 + (count - 1) * step + 1};
+        std::vector<uint8_t> packed(kMetadataBlockBytes + kPackedSlack);
+        const uint8_t* const end = PackNode(NodeView(sample.block), part, packed.data());
+        EXPECT_LE(end - packed.data(), MaxPackedBytes(keys, part));
+        EXPECT_LE(MaxPackedBytes(keys, part), kMetadataBlockBytes);
+        const NodeView view = UnpackNode(packed.data(), block);
+        EXPECT_TRUE(view.is_leaf());
+        ASSERT_EQ(view.count(), count);
+        const uint64_t mask = UINT64_MAX >> (64 - 8 * part.bytes) << 8 * part.first;
+        for (uint32_t i = 0; i < count; i++) {
+          EXPECT_EQ(view.key(i), node->keys()[i]);
+          EXPECT_EQ(view.value(i), node->words()[i] & mask);
+        }
+      }
+    }
+  }
+}
+
 struct NodeCase {
   bool is_leaf;
   std::function<void(Sample*)> damage;
