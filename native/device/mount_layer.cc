@@ -1,12 +1,11 @@
 #include "native/device/mount_layer.h"
 
-#include <fcntl.h>
 #include <linux/mount.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "native/device/mount_point.h"
+#include "native/device/mount_table.h"
 
 namespace blockdelta {
 namespace {
@@ -22,38 +21,6 @@ constexpr int kBusyAttempts = 10;
 
 Status Covered(const std::string& path) {
   return Status::Errno(ESTALE, "umount2", path, "another mount is on top of it");
-}
-
-constexpr long kListMount = 458;  // SYS_listmount
-// STATX_MNT_ID_UNIQUE of linux/stat.h.
-constexpr unsigned kUniqueMountId = 0x4000;
-
-// struct mnt_id_req of linux/mount.h.
-struct MountIdRequest {
-  uint32_t size;
-  uint32_t spare;
-  uint64_t mount_id;
-  uint64_t after;
-};
-
-// The id of the mount of an open file that no other mount ever has; nothing before Linux 6.8 and if
-// the file system has shut down.
-std::optional<uint64_t> UniqueMountIdOf(int fd) {
-  struct statx found = {};
-  constexpr int kFlags = AT_EMPTY_PATH | AT_STATX_DONT_SYNC;
-  const int result =
-      RetryInterrupted([&] { return statx(fd, "", kFlags, kUniqueMountId, &found); });
-  if (result == -1 || (found.stx_mask & kUniqueMountId) == 0) return std::nullopt;
-  return found.stx_mnt_id;
-}
-
-// Whether the kernel says that the mount is there and that nothing is mounted on it or in it. Takes
-// a microsecond, where mountinfo takes two for each mount of the node.
-bool HasNothingOnIt(std::optional<uint64_t> unique_id) {
-  if (!unique_id.has_value()) return false;
-  const MountIdRequest request = {sizeof request, 0, *unique_id, 0};
-  uint64_t child = 0;
-  return RetryInterrupted([&] { return syscall(kListMount, &request, &child, 1, 0); }) == 0;
 }
 
 // Returns 0 or the errno.
@@ -84,7 +51,7 @@ Result<bool> TryUnmount(const AnchoredPath& anchored, uint64_t mount_id) {
   if (marked != EAGAIN) {
     return Status::Errno(marked == 0 ? ESTALE : marked, "umount2", anchored.path());
   }
-  if (!HasNothingOnIt(unique_id)) {
+  if (!unique_id.has_value() || !HasNothingOnIt(*unique_id)) {
     Result<std::string> mountinfo = ReadMountInfo();
     RETURN_IF_ERROR(mountinfo);
     if (!IsTopLayer(*mountinfo, mount_id)) return Covered(anchored.path());

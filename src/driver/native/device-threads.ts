@@ -22,6 +22,7 @@ export type Kind = 'node' | 'look-up' | 'pool' | 'volume' | 'release';
 export const KINDS: Readonly<Record<UnaryMethod, Kind>> = {
   look: 'node',
   attributes: 'node',
+  mountsAround: 'node',
   openDirectories: 'look-up',
   listDirectory: 'look-up',
   fileState: 'look-up',

@@ -11,7 +11,7 @@ import { at } from '../../base/system/checked-files.js';
 import type { NativeFailure, NativeResult } from '../../base/system/native-result.js';
 import { readOwnSync } from '../../base/system/own-files.js';
 import { type Addon, loadAddon } from './addon.js';
-import { LOOK_CALLS, type Look, type LookRequest } from './look-calls.js';
+import { type Look, type LookRequest, lookCalls } from './look-calls.js';
 
 const MAX_TEXT_BYTES = 4096;
 
@@ -19,7 +19,6 @@ type At = { path: string };
 type Names = { from: string; to: string };
 
 const FILE_CALLS = {
-  ...LOOK_CALLS,
   /** The names with one of the suffixes: handing tens of thousands of names to another thread takes longer than reading them. */
   readDirectory: ({ path, suffixes = [''] }: At & { suffixes?: readonly string[] }) => ({
     names: fs.readdirSync(path).filter((name) => suffixes.some((each) => name.endsWith(each))),
@@ -66,7 +65,8 @@ const FILE_CALLS = {
 type Answering<C> = C extends (request: infer R) => infer V
   ? (request: R) => NativeResult<V extends object ? V : object>
   : never;
-type FileCalls = { [M in keyof typeof FILE_CALLS]: Answering<(typeof FILE_CALLS)[M]> };
+type PlainCalls = typeof FILE_CALLS & ReturnType<typeof lookCalls>;
+type FileCalls = { [M in keyof PlainCalls]: Answering<PlainCalls[M]> };
 
 type ThenLook = { look?: LookRequest };
 type ThenLooking<C> = C extends (request: infer R) => NativeResult<infer V>
@@ -105,7 +105,11 @@ type ValueOf<C> = C extends (request: never) => NativeResult<infer V> ? V : neve
 /** All calls. Loads the addon into the calling thread. */
 export function loadCalls(): Calls {
   const addon = loadAddon();
-  const answering = Object.entries(FILE_CALLS).map(([name, call]) => [
+  const looking = lookCalls((paths, devices) => {
+    const around = addon.mountsAround({ paths, devices });
+    return around.ok ? around.mounts : null;
+  });
+  const answering = Object.entries({ ...FILE_CALLS, ...looking }).map(([name, call]) => [
     name,
     (request: never): NativeResult<object> => {
       try {

@@ -17,6 +17,8 @@ import {
   parseMountInfo,
   withDevicesOf,
 } from '../../base/system/mountinfo.js';
+import type { MountRecord } from './mount-addon.js';
+import { mountEntryOf } from './mount-records.js';
 
 export interface LookRequest {
   /** Absolute paths. A path may not exist. */
@@ -36,9 +38,9 @@ export interface Guarded {
 
 export interface Look {
   /**
-   * In the order of mountinfo, the mounts at the paths, on the way to them and below them, at and on the way to trees and
-   * places, and in trees; those of the device's file system; and those of its node, or of all nodes in /dev without a device.
-   * Other mounts are missing.
+   * In the order of mountinfo, the mounts that are visible at the paths and on the way to them, and in paths that are no mount
+   * points; those at and on the way to trees and places, and in trees; those of the device's file system; and those of its
+   * node, or of all nodes in /dev without a device. Of other mounts, some may be there.
    */
   mounts: MountEntry[];
   /** Of each path. */
@@ -71,31 +73,47 @@ const MOUNTINFO = '/proc/self/mountinfo';
 const ABSENT = ['ENOENT', 'ENOTDIR', 'ENAMETOOLONG'];
 const NO_ATTRIBUTE = ['ENOENT', 'ENXIO', 'ENODEV'];
 
-export const LOOK_CALLS = {
-  look: (request: LookRequest): Look => {
-    const { devicePath } = request;
-    const device = devicePath === null ? null : fs.statSync(devicePath);
-    const node = device === null ? null : { rdev: device.rdev, dev: device.dev };
-    const resolved = request.paths.map(resolvedParent);
-    const { trees: givenTrees, places: givenPlaces } = request.guarded ?? { trees: [], places: [] };
-    const trees = givenTrees.map(resolvedOrGiven);
-    const places = givenPlaces.map(resolvedOrGiven);
-    const seen = [...request.paths, ...resolved.filter((path) => path !== null), ...givenTrees, ...trees];
-    const isNear = nearness(seen, [...givenPlaces, ...places]);
-    const isNode = nodeTest(devicePath, node?.dev ?? statOf('/dev')?.dev);
-    const mounts = mountsOf((line) => isNear(line) || isNode(line), node?.rdev);
-    const paths = resolved.map((path) => ({
-      resolved: path,
-      entry: path === null ? null : entryAt(mounts, path),
-    }));
-    const [first = null] = resolved;
-    const label = first === null || request.guarded === null ? null : labelAround(mounts, dirname(first));
-    return { mounts, paths, guarded: request.guarded && { trees, places, label }, node };
-  },
-  /** The trimmed text of each file in sysfs; null if the device has no such attribute. */
-  attributes: ({ paths }: { paths: readonly string[] }) => ({ texts: paths.map(attribute) }),
-  setAttribute: ({ path, text }: { path: string; text: string }) => fs.writeFileSync(path, text, { flag: 'r+' }),
-};
+type MountsAround = (paths: string[], devices: number[]) => MountRecord[] | null;
+
+/** @param mountsAround as of the addon */
+export function lookCalls(mountsAround: MountsAround) {
+  return {
+    look: (request: LookRequest): Look => look(request, mountsAround),
+    /** The trimmed text of each file in sysfs; null if the device has no such attribute. */
+    attributes: ({ paths }: { paths: readonly string[] }) => ({ texts: paths.map(attribute) }),
+    setAttribute: ({ path, text }: { path: string; text: string }) => fs.writeFileSync(path, text, { flag: 'r+' }),
+  };
+}
+
+function look(request: LookRequest, mountsAround: MountsAround): Look {
+  const { devicePath, guarded } = request;
+  const device = devicePath === null ? null : fs.statSync(devicePath);
+  const node = device === null ? null : { rdev: device.rdev, dev: device.dev };
+  const nodesOn = node?.dev ?? statOf('/dev')?.dev;
+  const resolved = request.paths.map(resolvedParent);
+  const there = resolved.filter((path) => path !== null);
+  const trees = guarded?.trees.map(resolvedOrGiven) ?? [];
+  const places = guarded?.places.map(resolvedOrGiven) ?? [];
+  const seen = [...request.paths, ...there, ...(guarded?.trees ?? []), ...trees];
+  const isNear = nearness(seen, [...(guarded?.places ?? []), ...places]);
+  const isNode = nodeTest(devicePath, nodesOn);
+  const devices = [node?.rdev, nodesOn].filter((number) => number !== undefined);
+  const isWanted = (line: MountLine): boolean => isNear(line) || isNode(line);
+  const entriesIn = (mounts: readonly MountEntry[]): SeenPath[] =>
+    resolved.map((path) => ({ resolved: path, entry: path === null ? null : entryAt(mounts, path) }));
+  // What is mounted in a tree, or in a directory that is not empty, is known to nothing but mountinfo.
+  const asked = resolved.map((path, index) => path ?? request.paths[index] ?? '/');
+  const near = guarded === null && asked.length > 0 ? mountsAround(asked, devices) : null;
+  let mounts = mountsOf(near?.map(mountEntryOf) ?? null, isWanted, node?.rdev);
+  let paths = entriesIn(mounts);
+  if (near !== null && paths.some(({ entry }) => entry?.kind === 'directory' && !entry.isEmpty)) {
+    mounts = mountsOf(null, isWanted, node?.rdev);
+    paths = entriesIn(mounts);
+  }
+  const [first = null] = resolved;
+  const label = first === null || guarded === null ? null : labelAround(mounts, dirname(first));
+  return { mounts, paths, guarded: guarded && { trees, places, label }, node };
+}
 
 function resolvedParent(path: string): string | null {
   try {
@@ -132,13 +150,20 @@ function nodeTest(devicePath: string | null, dev: number | undefined): (line: Mo
     major === ofMajor && minor === ofMinor && (name === null || basename(root) === name);
 }
 
-/** @param rdev of the device whose mounts are wanted too */
-function mountsOf(isWanted: (line: MountLine) => boolean, rdev: number | undefined): MountEntry[] {
+/**
+ * @param near contains all mounts that are wanted; null if that is not known
+ * @param rdev of the device whose mounts are wanted too
+ */
+function mountsOf(
+  near: MountEntry[] | null,
+  isWanted: (line: MountLine) => boolean,
+  rdev: number | undefined,
+): MountEntry[] {
   const isOfRdev = ({ major, minor }: { major: number; minor: number }): boolean =>
     rdev !== undefined && major === majorOf(rdev) && minor === minorOf(rdev);
-  const text = fs.readFileSync(MOUNTINFO, 'utf8');
   // The number in the line of a btrfs is made up.
-  const found = parseMountInfo(text, (line) => line.fsType === 'btrfs' || isOfRdev(line) || isWanted(line));
+  const isPossible = (line: MountLine): boolean => line.fsType === 'btrfs' || isOfRdev(line) || isWanted(line);
+  const found = near ?? parseMountInfo(fs.readFileSync(MOUNTINFO, 'utf8'), isPossible);
   const numbers = new Map<string, number>();
   for (const source of btrfsSources(found)) {
     const device = statOf(source);

@@ -1,6 +1,27 @@
 /** The mount part of the addon's contract; conventions as in addon.ts. */
 import type { NativeResult } from '../../base/system/native-result.js';
 
+/** A mount as statmount(2) shows it; the fields have the meaning of those of mountinfo. */
+export interface MountRecord {
+  mountId: number;
+  parentId: number;
+  major: number;
+  minor: number;
+  root: string;
+  mountPoint: string;
+  /** MOUNT_ATTR_* of linux/mount.h. */
+  attributes: number;
+  /** 0 if the mount is in no peer group, or no slave of one. */
+  peerGroup: number;
+  masterGroup: number;
+  fsType: string;
+  source: string;
+  /** MS_RDONLY, MS_SYNCHRONOUS, MS_DIRSYNC and MS_LAZYTIME. */
+  superFlags: number;
+  /** The other options of the file system, separated by commas, without those of a security module. */
+  superOptions: string;
+}
+
 /** Mounts on this node. Paths are resolved: ELOOP if a path contains a symbolic link. */
 export interface MountAddon {
   /**
@@ -24,6 +45,13 @@ export interface MountAddon {
    * and for a moment, so the caller checks beforehand that something holds the device.
    */
   thawDevice(request: { source: string; fsType: string; options: string[] }): NativeResult<{ thawed: boolean }>;
+  /**
+   * The mounts of file systems with one of these st_dev, all of btrfs, and those that are visible at the paths and on the way
+   * to them, in the order of mountinfo. The time hardly depends on the other mounts of the node. The parents of a path have no
+   * symbolic links, and the path may not exist. Null if the kernel cannot tell, as before Linux 6.15: then only mountinfo does.
+   * Call it on one thread, which remembers the ids of the node's mounts.
+   */
+  mountsAround(request: { paths: string[]; devices: number[] }): NativeResult<{ mounts: MountRecord[] | null }>;
   /**
    * Unmounts the top layer on a path if it has this mount id in mountinfo. `unmounted` is false if nothing is mounted there.
    * ESTALE if another layer is on top, EBUSY if the mount is in use. Never unmounts another mount, whatever other processes

@@ -76,7 +76,7 @@ export function seePlace(
   volume: VolumeRecord,
   { path, resolved, publications }: Place<unknown>,
 ): Promise<Seen> {
-  return seeVolume(deps, volume, lookAt([resolved ?? path, ...placesOf(publications)]));
+  return seeVolume(deps, volume, lookAt(resolved ?? path, ...placesOf(publications)));
 }
 
 async function resolvedPlace(
@@ -99,12 +99,12 @@ export function lookForUse({ config }: Pick<Deps, 'config'>, paths: readonly str
   const { stateDirectory, legacyStagingDirectory, pools, socketPath } = config;
   const trees = [stateDirectory, ...pools.map(({ directory }) => directory)];
   const places = [dirname(socketPath), legacyStagingDirectory, ...SYSTEM_TREES];
-  return { ...lookAt(paths), guarded: { trees, places } };
+  return { paths, guarded: { trees, places }, devicePath: null };
 }
 
-/** A look at these paths alone. */
-export function lookAt(paths: readonly string[]): LookRequest {
-  return { paths, guarded: null, devicePath: null };
+/** A look at these paths alone, each once. */
+export function lookAt(...paths: string[]): LookRequest {
+  return { paths: [...new Set(paths)], guarded: null, devicePath: null };
 }
 
 /**

@@ -58,7 +58,7 @@ export async function unpublishUnknown(
   keepsTarget: boolean,
 ): Promise<void> {
   const belongs = belongsTo(volumeId, null);
-  const request = lookAt([place.resolved ?? place.path]);
+  const request = lookAt(place.resolved ?? place.path);
   const before = { request, look: await deps.native.run('look', request) };
   const { found: wasMounted, look } = await unmountTarget(deps, place, belongs, before);
   await clearTarget(deps, place, look, { wasMounted, keepsTarget });

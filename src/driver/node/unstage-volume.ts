@@ -64,7 +64,7 @@ export async function unstageUnknown(
   place: Place<StagingRecord>,
 ): Promise<void> {
   const belongs = belongsTo(volumeId, null);
-  const request = lookAt([place.resolved ?? place.path]);
+  const request = lookAt(place.resolved ?? place.path);
   const look = await deps.native.run('look', request);
   const mounts = await releaseDirectory(deps, place, belongs, { request, look });
   if (mounts !== null) await releaseDevice(deps, place, belongs, mounts);

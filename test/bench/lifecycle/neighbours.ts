@@ -9,7 +9,9 @@ export const NEIGHBOURS = { full: { loops: 300, mounts: 1000 }, tiny: { loops: 3
 const SCRIPT = `
 set -e
 truncate -s 1M "$1/file"
-for i in $(seq "$2"); do losetup --find --read-only "$1/file"; done
+attach() { losetup --find --read-only "$1"; }
+# The node of a new device may come a moment after its number.
+for i in $(seq "$2"); do attach "$1/file" || { sleep 1; attach "$1/file"; }; done
 for i in $(seq "$3"); do mkdir "$1/mounts/$i"; mount --bind "$1/mounts/$i" "$1/mounts/$i"; done
 `;
 
