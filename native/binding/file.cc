@@ -149,8 +149,9 @@ Napi::Value OpenDirectoriesBinding(Fields* request) {
 // Returns one string and one array: one object per file would cost several times the stat calls.
 Napi::Value ListDirectoryBinding(Fields* request) {
   const std::string path = request->Path("path");
+  const bool sizes = request->Boolean("sizes");
   return Answer(
-      request, [&] { return ListDirectory(path); },
+      request, [&] { return ListDirectory(path, sizes); },
       [](Napi::Object* answer, const std::vector<ListedFile>& files) {
         std::string names;
         auto figures = Napi::BigUint64Array::New(answer->Env(), files.size() * kFiguresPerFile);

@@ -17,7 +17,7 @@ bool IsDots(const std::string& name) { return name == "." || name == ".."; }
 
 }  // namespace
 
-Result<std::vector<ListedFile>> ListDirectory(const std::string& path) {
+Result<std::vector<ListedFile>> ListDirectory(const std::string& path, bool sizes) {
   const std::unique_ptr<DIR, int (*)(DIR*)> directory(opendir(path.c_str()), closedir);
   if (directory == nullptr) return Status::Errno(errno, "opendir", path);
   const int fd = dirfd(directory.get());
@@ -28,6 +28,11 @@ Result<std::vector<ListedFile>> ListDirectory(const std::string& path) {
     if (entry == nullptr) break;
     const std::string name = entry->d_name;
     if (IsDots(name)) continue;
+    // XFS without ftype reports no types.
+    if (!sizes && entry->d_type != DT_UNKNOWN) {
+      files.push_back({name, 0, 0, entry->d_type == DT_REG});
+      continue;
+    }
     struct stat state;
     if (fstatat(fd, name.c_str(), &state, AT_SYMLINK_NOFOLLOW) == -1) {
       if (errno == ENOENT) continue;

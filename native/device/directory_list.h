@@ -1,5 +1,5 @@
-// The files of one directory with their sizes, read in one call: a directory with many files costs
-// one stat per file, but no round trip between threads per file.
+// The files of one directory, with their sizes if needed, read in one call: a directory with many
+// files costs one stat per file, but no round trip between threads per file.
 #ifndef BLOCKDELTA_NATIVE_DEVICE_DIRECTORY_LIST_H_
 #define BLOCKDELTA_NATIVE_DEVICE_DIRECTORY_LIST_H_
 
@@ -21,8 +21,9 @@ struct ListedFile {
 };
 
 // All entries but "." and "..", in the directory's order. An entry that is removed meanwhile may be
-// missing; one that is created meanwhile may be present.
-Result<std::vector<ListedFile>> ListDirectory(const std::string& path);
+// missing; one that is created meanwhile may be present. Without `sizes`, the sizes are 0 or the
+// real ones, and a file is looked at only if its directory lacks its type.
+Result<std::vector<ListedFile>> ListDirectory(const std::string& path, bool sizes);
 
 }  // namespace blockdelta
 

@@ -117,7 +117,7 @@ TEST_F(DirectoryListTest, ReportsSizesAllocationAndKindsAsStatDoes) {
   // A link is not followed: it could name any file of the host.
   ASSERT_EQ(symlink(At("written").c_str(), At("link").c_str()), 0);
   ASSERT_EQ(symlink("nowhere", At("dangling").c_str()), 0);
-  ASSERT_VALUE(files, ListDirectory(At(".")));
+  ASSERT_VALUE(files, ListDirectory(At("."), true));
   std::map<std::string, ListedFile> by_name;
   for (const ListedFile& file : files) by_name[file.name] = file;
   ASSERT_EQ(by_name.size(), 5u);
@@ -128,19 +128,24 @@ TEST_F(DirectoryListTest, ReportsSizesAllocationAndKindsAsStatDoes) {
     EXPECT_EQ(by_name[name].allocated_bytes, static_cast<uint64_t>(state.st_blocks) * 512);
   }
   for (const char* name : {"directory", "link", "dangling"}) EXPECT_FALSE(by_name[name].regular);
+  ASSERT_VALUE(without_sizes, ListDirectory(At("."), false));
+  ASSERT_EQ(without_sizes.size(), 5u);
+  for (const ListedFile& file : without_sizes) {
+    EXPECT_EQ(file.regular, by_name.at(file.name).regular);
+  }
 }
 
 TEST_F(DirectoryListTest, ListsManyFilesOnceEachAndNamesWhatIsNoDirectory) {
   std::set<std::string> expected;
   for (int i = 0; i < 3000; i++) expected.insert(std::to_string(i));
   for (const std::string& name : expected) WriteBytes(At(name), 0, {1});
-  ASSERT_VALUE(files, ListDirectory(At(".")));
+  ASSERT_VALUE(files, ListDirectory(At("."), true));
   std::set<std::string> seen;
   for (const ListedFile& file : files) seen.insert(file.name);
   EXPECT_EQ(seen, expected);
   EXPECT_EQ(files.size(), expected.size());
-  EXPECT_CODE(ListDirectory(At("missing")), "ENOENT");
-  EXPECT_CODE(ListDirectory(At("7")), "ENOTDIR");
+  EXPECT_CODE(ListDirectory(At("missing"), true), "ENOENT");
+  EXPECT_CODE(ListDirectory(At("7"), false), "ENOTDIR");
 }
 
 }  // namespace

@@ -262,8 +262,10 @@ export interface InitializedVolumes {
   /**
    * Removes the marks of volumes that the pool does not hold, and returns the ids of all other marked volumes. Call this only
    * once interrupted creations are settled: a mark without a volume tells them that the volume was complete and is lost.
+   *
+   * @param volumes what the pool holds, if the caller has just listed that
    */
-  sweep(): Promise<ReadonlySet<string>>;
+  sweep(volumes?: readonly PoolObject[]): Promise<ReadonlySet<string>>;
 }
 
 /** Retained bases: the remains of deleted snapshots, which let a delta still begin at them. */

@@ -17,15 +17,24 @@ export interface DirectoryFile extends DirectoryEntry {
 
 const FIGURES_PER_FILE = 3;
 
-/** @param suffixes of the names that are wanted; all by default */
-export async function namesIn(native: NativeRunner, path: string, suffixes?: readonly string[]): Promise<string[]> {
-  return (await native.run('readDirectory', { path, ...(suffixes && { suffixes }) })).names;
+export async function namesIn(native: NativeRunner, path: string): Promise<string[]> {
+  return splitNames((await native.run('listDirectory', { path, sizes: false })).names);
 }
 
 /** As filesIn, without looking at the files, which takes four times as long and reads each inode. */
 export async function entriesIn(native: NativeRunner, path: string): Promise<DirectoryEntry[]> {
-  const { files, others } = await native.run('readFileTypes', { path });
-  return [...files.map((name) => ({ name, regular: true })), ...others.map((name) => ({ name, regular: false }))];
+  const { names, figures } = await native.run('listDirectory', { path, sizes: false });
+  return splitNames(names).map((name, index) => ({ name, regular: isRegular(figures, index) }));
+}
+
+export async function filesIn(native: NativeRunner, path: string): Promise<DirectoryFile[]> {
+  const { names, figures } = await native.run('listDirectory', { path, sizes: true });
+  return splitNames(names).map((name, index) => ({
+    name,
+    sizeBytes: figures[index * FIGURES_PER_FILE] ?? 0n,
+    allocatedBytes: figures[index * FIGURES_PER_FILE + 1] ?? 0n,
+    regular: isRegular(figures, index),
+  }));
 }
 
 /** Removes the file if it exists. The removal is not durable yet. */
@@ -33,16 +42,6 @@ export async function unlink(native: NativeRunner, path: string): Promise<void> 
   await native.run('unlinkFile', { path });
 }
 
-export async function filesIn(native: NativeRunner, path: string): Promise<DirectoryFile[]> {
-  const { names, figures } = await native.run('listDirectory', { path });
-  if (names === '') return [];
-  return names.split('/').map((name, index) => {
-    const first = index * FIGURES_PER_FILE;
-    return {
-      name,
-      sizeBytes: figures[first] ?? 0n,
-      allocatedBytes: figures[first + 1] ?? 0n,
-      regular: figures[first + 2] === 1n,
-    };
-  });
-}
+const splitNames = (names: string): string[] => (names === '' ? [] : names.split('/'));
+
+const isRegular = (figures: BigUint64Array, index: number): boolean => figures[index * FIGURES_PER_FILE + 2] === 1n;

@@ -320,10 +320,10 @@ export interface Addon extends ChangeListAddon, DmAddon, ThinAddon, MountAddon, 
     directories: { descriptor: number; device: bigint; inode: bigint }[];
   }>;
   /**
-   * All entries of a directory except "." and "..", in its order. Takes one stat(2) per entry; symbolic links
-   * are not followed. An entry that is removed meanwhile may be missing.
+   * All entries of a directory except "." and "..", in its order. Takes one stat(2) per entry for the sizes, which
+   * mean nothing without `sizes`. Does not follow symbolic links. An entry that is removed meanwhile may be missing.
    */
-  listDirectory(request: { path: string }): NativeResult<DirectoryList>;
+  listDirectory(request: { path: string; sizes: boolean }): NativeResult<DirectoryList>;
   /** FITHAW of a mount point, completed even if this process is killed. `thawed` is false if the file system was not frozen. */
   thaw(request: { path: string }): NativeResult<{ thawed: boolean }>;
   /** fsync of a block device, a directory or a file. */

@@ -36,8 +36,6 @@ export const KINDS: Readonly<Record<UnaryMethod, Kind>> = {
   thinPoolStatus: 'look-up',
   changeListHead: 'look-up',
   tryLock: 'look-up',
-  readDirectory: 'look-up',
-  readFileTypes: 'look-up',
   readText: 'look-up',
   entryOf: 'look-up',
   readParts: 'pool',

@@ -19,16 +19,6 @@ type At = { path: string };
 type Names = { from: string; to: string };
 
 const FILE_CALLS = {
-  /** The names with one of the suffixes: handing tens of thousands of names to another thread takes longer than reading them. */
-  readDirectory: ({ path, suffixes = [''] }: At & { suffixes?: readonly string[] }) => ({
-    names: fs.readdirSync(path).filter((name) => suffixes.some((each) => name.endsWith(each))),
-  }),
-  /** The names of the regular files, and those of all other entries. Looks at a file only if its directory lacks its type. */
-  readFileTypes: ({ path }: At) => {
-    const entries = fs.readdirSync(path, { withFileTypes: true });
-    const namesOf = (isFile: boolean) => entries.filter((each) => each.isFile() === isFile).map(({ name }) => name);
-    return { files: namesOf(true), others: namesOf(false) };
-  },
   /** The trimmed text of a small file of this user (base/system/own-files.ts); null if there is no such file. */
   readText: ({ path }: At) => ({ text: readOwnSync(path, MAX_TEXT_BYTES) }),
   /** The entry at the path; null if there is none. Does not follow a symbolic link. */

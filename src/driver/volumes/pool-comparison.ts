@@ -1,5 +1,6 @@
 /** Compares what a pool holds with what the catalogue has on record. Both the start and the commands use this comparison. */
-import type { ListedSnapshot, PoolObject } from '../backends/backend.js';
+import type { ListedSnapshot, PoolContents, PoolObject } from '../backends/backend.js';
+import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
 import type { RecordedObjects, SnapshotRecord, VolumeRecord } from '../catalogue/records.js';
 
 export type Difference =
@@ -13,6 +14,22 @@ export type Difference =
     }
   /** In the pool, without any record: the catalogue has lost rows. */
   | { readonly kind: 'unknown'; readonly id: string };
+
+/** What a pool holds, and how that differs from what it has to hold. */
+export interface PoolLook {
+  contents: PoolContents;
+  volumes: readonly Difference[];
+  snapshots: readonly Difference[];
+}
+
+export function poolLook(contents: PoolContents, recorded: Awaited<ReturnType<AsyncCatalogue['objectsIn']>>): PoolLook {
+  const isKnown = (): boolean => false;
+  return {
+    contents,
+    volumes: compareObjects(contents.volumes, recordedObjects(recorded.volumes), isKnown),
+    snapshots: compareObjects(contents.snapshots, recordedObjects(recorded.snapshots), isKnown),
+  };
+}
 
 export function recordedObjects({ ids, sizesBytes }: RecordedObjects): PoolObject[] {
   return ids.map((id, index) => ({ id, sizeBytes: sizesBytes[index] ?? 0n }));
@@ -37,15 +54,18 @@ export function compareObjects(
   recorded: readonly PoolObject[],
   isKnown: (id: string) => boolean,
 ): Difference[] {
-  const rest = new Map(held.map(({ id, sizeBytes }) => [id, sizeBytes]));
-  const missing = recorded.flatMap(({ id, sizeBytes: recordedBytes }): Difference[] => {
-    const heldBytes = rest.get(id);
-    if (!rest.delete(id)) return [{ kind: 'lost', id }];
-    const isRight = heldBytes === undefined || heldBytes === recordedBytes;
-    return isRight ? [] : [{ kind: 'resized', id, heldBytes, recordedBytes }];
-  });
-  const unknown = [...rest.keys()].filter((id) => !isKnown(id)).map((id): Difference => ({ kind: 'unknown', id }));
-  return [...missing, ...unknown];
+  const rest = new Map<string, ListedSnapshot>();
+  for (const object of held) rest.set(object.id, object);
+  const differences: Difference[] = [];
+  for (const { id, sizeBytes: recordedBytes } of recorded) {
+    const heldBytes = rest.get(id)?.sizeBytes;
+    if (!rest.delete(id)) differences.push({ kind: 'lost', id });
+    else if (heldBytes !== undefined && heldBytes !== recordedBytes) {
+      differences.push({ kind: 'resized', id, heldBytes, recordedBytes });
+    }
+  }
+  for (const id of rest.keys()) if (!isKnown(id)) differences.push({ kind: 'unknown', id });
+  return differences;
 }
 
 export function inWords(pool: string, difference: Difference): string {

@@ -10,16 +10,15 @@
  */
 
 import { CsiError, messageOf, StatusCode } from '../../base/errors.js';
-import type { Backend, PoolContents, PoolObject } from '../backends/backend.js';
+import type { Backend, PoolContents } from '../backends/backend.js';
 import type { BackendRegistry } from '../backends/registry.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
 import type { StagingRecord, UnfinishedWork, VolumeRecord } from '../catalogue/records.js';
 import { settleNewVolume } from './interrupted-volume.js';
-import { compareObjects, inWords, recordedObjects } from './pool-comparison.js';
+import { type Difference, inWords, type PoolLook, poolLook } from './pool-comparison.js';
 import type { RetainedBases } from './retained-bases.js';
 import { finishDeletion, labelOf, type SnapshotSet, settleNewSnapshots, stateOf } from './snapshot-sets.js';
-import type { PoolLook } from './unknown-objects.js';
-import { finishExpansion, grownVolumes } from './volume-expansion.js';
+import { finishExpansion } from './volume-expansion.js';
 
 export interface ReconcileReport {
   /** Creations, deletions and expansions that were completed, and unused devices that were released. */
@@ -100,14 +99,15 @@ async function reconcilePool(
 ): Promise<void> {
   const { pool: name } = backend;
   report.undone.push(...(swept?.get(name) ?? []).map((file) => `temporary file ${file} in pool '${name}'`));
-  const contents = seen?.contents ?? (await backend.list('volumes'));
-  const recorded = seen?.recorded ?? (await catalogue.objectsIn(name));
-  const volumes = recordedObjects(recorded.volumes);
-  for (const grown of grownVolumes(volumes, contents)) {
-    const label = `expansion of volume ${grown.volume.id}`;
+  const look = seen ?? poolLook(await backend.list('volumes'), await catalogue.objectsIn(name));
+  const { contents } = look;
+  const left = new Set(look.volumes);
+  for (const difference of look.volumes) {
+    if (difference.kind !== 'resized' || difference.heldBytes < difference.recordedBytes) continue;
+    const label = `expansion of volume ${difference.id}`;
     await attempt(report, label, async () => {
-      const sizeBytes = await finishExpansion(catalogue, backend, grown);
-      grown.volume.sizeBytes = sizeBytes;
+      const sizeBytes = await finishExpansion(catalogue, backend, difference.id, difference.heldBytes);
+      left.delete(difference);
       report.finished.push(`${label} to ${sizeBytes} bytes`);
     });
   }
@@ -117,7 +117,11 @@ async function reconcilePool(
       releaseUnused(catalogue, backend, report),
     );
   }
-  await compare({ catalogue, backend, volumes, snapshots: recordedObjects(recorded.snapshots), contents }, report);
+  const differences = await unexplained(catalogue, [...left, ...look.snapshots]);
+  report.differences.push(
+    ...differences.map((each) => inWords(name, each)),
+    ...contents.unknown.map((file) => `pool '${name}' holds ${file}, which blockdelta did not create`),
+  );
 }
 
 /**
@@ -151,7 +155,7 @@ async function markInitializedVolumes(
   contents: PoolContents,
   backend: Backend,
 ): Promise<void> {
-  const marked = await backend.marks.sweep();
+  const marked = await backend.marks.sweep(contents.volumes);
   const unmarked = contents.volumes.map(({ id }) => id).filter((id) => !marked.has(id));
   const missing = await catalogue.initializedAmong(backend.pool, unmarked);
   if (missing.length > 0) await backend.marks.set(missing);
@@ -211,32 +215,17 @@ async function settleVolume(
   }
 }
 
-interface Comparison {
-  catalogue: AsyncCatalogue;
-  backend: Backend;
-  /** As recorded; the volumes with their current sizes. */
-  volumes: readonly PoolObject[];
-  snapshots: readonly PoolObject[];
-  contents: PoolContents;
-}
-
-async function compare(
-  { catalogue, backend, volumes, snapshots, contents }: Comparison,
-  report: ReconcileReport,
-): Promise<void> {
+/** The differences without the objects of unfinished rows, which a failed attempt to settle them has reported. */
+async function unexplained(
+  catalogue: AsyncCatalogue,
+  differences: readonly Difference[],
+): Promise<readonly Difference[]> {
+  if (differences.length === 0) return differences;
   const listed = await catalogue.unfinished();
   const members = await membersOf(catalogue, listed);
   const pending = new Set([
     ...listed.volumes.map((volume) => volume.volumeId),
     ...[...listed.snapshots, ...members.flat()].map((snapshot) => snapshot.snapshotId),
   ]);
-  const isKnown = (id: string): boolean => pending.has(id);
-  const differences = [
-    ...compareObjects(contents.volumes, volumes, isKnown),
-    ...compareObjects(contents.snapshots, snapshots, isKnown),
-  ];
-  report.differences.push(
-    ...differences.map((each) => inWords(backend.pool, each)),
-    ...contents.unknown.map((name) => `pool '${backend.pool}' holds ${name}, which blockdelta did not create`),
-  );
+  return differences.filter(({ kind, id }) => kind !== 'unknown' || !pending.has(id));
 }

@@ -13,21 +13,16 @@ import { rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CsiError } from '../../base/errors.js';
 import { ownDirectory, readOwn } from '../../base/system/own-files.js';
-import type { Backend, PoolContents } from '../backends/backend.js';
+import type { Backend } from '../backends/backend.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
 import { SerialQueue } from '../serial-queue.js';
+import { type PoolLook, poolLook } from './pool-comparison.js';
 import type { RetainedBases } from './retained-bases.js';
 
 /** A volume or snapshot that a pool holds without a row. */
 export interface UnknownObject {
   pool: string;
   id: string;
-}
-
-/** What a pool holds, and what it has to hold. */
-export interface PoolLook {
-  contents: PoolContents;
-  recorded: Awaited<ReturnType<AsyncCatalogue['objectsIn']>>;
 }
 
 const FOUND = 'unknown-objects.json';
@@ -61,20 +56,22 @@ export class LostRows {
    * Searches further pools, and writes all the objects found so far to the file that `blockdelta catalogue` reads.
    *
    * @param backends pools that are not served yet: a deletion between the two reads would look like a lost row
-   * @returns what each pool holds and has to hold, except those that hold an object without a row, because a base may have been recovered
+   * @returns the look at each pool, except those that hold an object without a row, because a base may have been recovered
    */
   async search(backends: readonly Backend[]): Promise<ReadonlyMap<string, PoolLook>> {
     const unknown: UnknownObject[] = [];
     const seen = new Map<string, PoolLook>();
     for (const backend of backends) {
-      // The start reports a pool that cannot list its objects as a difference.
-      const contents = await backend.list('volumes').catch(() => null);
+      const [recorded, contents] = await Promise.all([
+        this.catalogue.objectsIn(backend.pool),
+        // The start reports a pool that cannot list its objects as a difference.
+        backend.list('volumes').catch(() => null),
+      ]);
       if (contents === null) continue;
-      const recorded = await this.catalogue.objectsIn(backend.pool);
-      const rows = new Set([...recorded.volumes.ids, ...recorded.snapshots.ids]);
-      const others = [...contents.volumes, ...contents.snapshots].map(({ id }) => id).filter((id) => !rows.has(id));
-      const found = await this.catalogue.unknownAmong(others);
-      if (found.length === 0) seen.set(backend.pool, { contents, recorded });
+      const look = poolLook(contents, recorded);
+      const others = [...look.volumes, ...look.snapshots].filter(({ kind }) => kind === 'unknown');
+      const found = await this.catalogue.unknownAmong(others.map(({ id }) => id));
+      if (found.length === 0) seen.set(backend.pool, look);
       for (const id of found) {
         // An object that cannot be recovered now is as uncertain as an object without a row.
         const isBase = await this.retainedBases.recover(backend, id).catch(() => false);

@@ -7,7 +7,7 @@
  */
 
 import type { CapacityRange } from '../../base/csi/volume-capability.js';
-import type { Backend, PoolContents, PoolObject } from '../backends/backend.js';
+import type { Backend } from '../backends/backend.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
 import type { VolumeRecord } from '../catalogue/records.js';
 import type { ManagerDependencies } from './manager-dependencies.js';
@@ -43,26 +43,15 @@ export async function expandVolume(
   );
 }
 
-/** A volume whose storage is larger than its record. */
-export interface GrownVolume {
-  /** As recorded. */
-  volume: PoolObject;
-  storedBytes: bigint;
-}
-
-/** The pool's volumes whose expansion was interrupted. */
-export function grownVolumes(volumes: readonly PoolObject[], contents: PoolContents): GrownVolume[] {
-  const held = new Map(contents.volumes.map(({ id, sizeBytes }) => [id, sizeBytes]));
-  return volumes
-    .map((volume) => ({ volume, storedBytes: held.get(volume.id) ?? 0n }))
-    .filter(({ volume, storedBytes }) => storedBytes > volume.sizeBytes);
-}
-
-/** Grows the volume's device to its storage, which may be larger, and records the size. Returns the size. */
+/**
+ * Records a size after an interrupted expansion. First grows the volume's device to its storage, which may be larger. Returns
+ * the size.
+ */
 export async function finishExpansion(
   catalogue: AsyncCatalogue,
   backend: Backend,
-  { volume: { id: volumeId }, storedBytes }: GrownVolume,
+  volumeId: string,
+  storedBytes: bigint,
 ): Promise<bigint> {
   const sizeBytes = await backend.volumes.expand(volumeId, storedBytes);
   await catalogue.setVolumeSize(volumeId, sizeBytes);

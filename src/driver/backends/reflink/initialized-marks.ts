@@ -6,7 +6,7 @@
  * operation opens the pool first: without its disk, no volume would seem to be marked.
  */
 import type { NativeRunner } from '../../native/pool.js';
-import type { InitializedVolumes } from '../backend.js';
+import type { InitializedVolumes, PoolObject } from '../backend.js';
 import { namesIn } from '../directory-files.js';
 import type { PoolDirectory } from './pool-directory.js';
 import { isObjectName, type PoolLayout } from './pool-layout.js';
@@ -38,10 +38,10 @@ export class InitializedMarks implements InitializedVolumes {
     await this.directory.use(({ layout }) => this.#remove(layout, volumeId));
   }
 
-  sweep(): Promise<ReadonlySet<string>> {
+  sweep(held?: readonly PoolObject[]): Promise<ReadonlySet<string>> {
     return this.directory.use(async ({ layout }) => {
       const marked = new Set((await namesIn(this.native, layout.initialized)).filter(isObjectName));
-      const volumes = new Set(await namesIn(this.native, layout.volumes));
+      const volumes = new Set(held?.map(({ id }) => id) ?? (await namesIn(this.native, layout.volumes)));
       for (const volumeId of [...marked].filter((each) => !volumes.has(each))) {
         await this.#remove(layout, volumeId);
         marked.delete(volumeId);

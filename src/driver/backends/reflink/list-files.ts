@@ -15,7 +15,7 @@ import type { NativeRunner } from '../../native/pool.js';
 import type { Unretained } from '../backend.js';
 import { namesIn, unlink } from '../directory-files.js';
 import { LISTS_FREE_PERCENT, lowWater } from '../pool-levels.js';
-import { DAMAGED, ListDirectory, type ListedPair, listName, parseListName } from '../retained/list-directory.js';
+import { DAMAGED, ListDirectory, type ListedPair, listName } from '../retained/list-directory.js';
 import type { HeldSnapshot, StoredList } from '../retained/list-graph.js';
 import type { ListStore, StoredHistory } from '../retained/list-store.js';
 import { listsIn } from '../retained/retained-directories.js';
@@ -64,7 +64,8 @@ export class ListFiles implements ListStore {
 
   load(): Promise<StoredHistory> {
     return this.directory.use(async (opened) => {
-      const snapshots = new Set((await namesIn(this.native, opened.layout.snapshots)).filter(isObjectName));
+      // Other names in the directory are those of no snapshot in a list.
+      const snapshots = new Set(await namesIn(this.native, opened.layout.snapshots));
       const held = new Map<string, HeldSnapshot>();
       const losses = new Map<string, string>();
       for (const [id, mark] of await marksIn(opened)) {
@@ -174,13 +175,17 @@ export class ListFiles implements ListStore {
     await this.snapshots.delete(snapshotId);
   }
 
-  /** Removes unfinished files, and the own files in `lists` of snapshots that do not exist. */
-  async sweep(opened: OpenDirectories): Promise<void> {
+  /**
+   * Removes unfinished files, and the own files in `lists` of snapshots that do not exist.
+   *
+   * @param names of the files of all snapshots
+   */
+  async sweep(opened: OpenDirectories, names: readonly string[]): Promise<void> {
     await sweepMarks(opened);
-    const snapshots = new Set(await namesIn(this.native, opened.layout.snapshots));
-    await this.lists.sweep(OWN_KINDS, (name) => {
+    const snapshots = new Set(names);
+    await this.lists.sweep((name) => {
       const [id = '', kind] = name.split('.');
-      return parseListName(name) === null && kind !== undefined && isObjectName(id) && !snapshots.has(id);
+      return kind !== undefined && isObjectName(id) && !snapshots.has(id);
     });
   }
 

@@ -16,7 +16,7 @@ import { basename, join } from 'node:path';
 import { CsiError } from '../../../base/errors.js';
 
 const OBJECT_NAME = /^(?:vol|snap)-[0-9a-f]{12}-[0-9a-f-]{36}$/;
-export const TEMPORARY_SUFFIX = '.tmp';
+const TEMPORARY_SUFFIX = '.tmp';
 const COPY_SUFFIX = '.copy';
 /** The version of the layout above and of the formats of its files; docs/formats.md. */
 const VERSION = 1;

@@ -28,7 +28,7 @@ import { ListFiles } from './list-files.js';
 import { ListMaker } from './list-maker.js';
 import { LowSpaceGuard } from './low-space-guard.js';
 import { PoolDirectory, type ReflinkPoolOptions } from './pool-directory.js';
-import { isCopyName, isTemporaryName, TEMPORARY_SUFFIX, temporary } from './pool-layout.js';
+import { isCopyName, isTemporaryName, temporary } from './pool-layout.js';
 import { poolListing } from './pool-listing.js';
 import { bytesOf, poolCapacity, poolStatistics } from './pool-space.js';
 import { LISTS_ARE_OFF, ReflinkChanges } from './reflink-changes.js';
@@ -181,8 +181,12 @@ export class ReflinkBackend implements Backend {
     return this.#directory.use(async (opened) => {
       const { layout } = opened;
       const swept: string[] = [];
-      for (const directory of [layout.volumes, layout.snapshots]) {
-        for (const name of (await namesIn(this.#native, directory, [TEMPORARY_SUFFIX])).filter(isTemporaryName)) {
+      const snapshots = await namesIn(this.#native, layout.snapshots);
+      for (const [directory, names] of [
+        [layout.volumes, await namesIn(this.#native, layout.volumes)],
+        [layout.snapshots, snapshots],
+      ] as const) {
+        for (const name of names.filter(isTemporaryName)) {
           await this.#native.run('removeFile', { path: join(directory, name) });
           swept.push(name);
         }
@@ -191,7 +195,7 @@ export class ReflinkBackend implements Backend {
         await this.#native.run('removeSubvolumeCopy', { path: join(layout.root, name) });
         swept.push(name);
       }
-      await this.#lists.sweep(opened);
+      await this.#lists.sweep(opened, snapshots);
       await unlink(this.#native, temporary(layout.identityFile));
       return swept;
     });

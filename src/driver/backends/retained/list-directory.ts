@@ -13,7 +13,7 @@ import { bestEffort, unreported } from '../../../base/best-effort.js';
 import { insteadOf, SystemError } from '../../../base/errors.js';
 import type { BuiltStep, ChangeListNames, ChangeListSource } from '../../native/change-list-addon.js';
 import type { NativeRunner } from '../../native/pool.js';
-import { filesIn, namesIn, unlink } from '../directory-files.js';
+import { filesIn, unlink } from '../directory-files.js';
 import type { StoredList } from './list-graph.js';
 
 const SEPARATOR = '.to.';
@@ -39,9 +39,9 @@ export const listName = ({ baseId, targetId }: ListEnds): string => `${baseId}${
 
 /** Null if the name is not that of a complete list. No id has a dot. */
 export function parseListName(name: string): ListEnds | null {
-  const at = name.indexOf('.');
-  const end = name.lastIndexOf('.') + 1;
-  if (at <= 0 || end === name.length || name.slice(at, end) !== SEPARATOR) return null;
+  const at = name.indexOf(SEPARATOR);
+  const end = at + SEPARATOR.length;
+  if (at <= 0 || end === name.length || name.indexOf('.') < at || name.includes('.', end)) return null;
   return { baseId: name.slice(0, at), targetId: name.slice(end) };
 }
 
@@ -54,6 +54,8 @@ export function namesOf(directory: string, name: string, random = randomBytes(8)
 export class ListDirectory {
   /** Temporary files that are given up and not removed yet. */
   readonly #givenUp = new Set<string>();
+  /** Names of files that are no lists, from all() until sweep(). */
+  readonly #others: string[] = [];
 
   constructor(
     private readonly native: NativeRunner,
@@ -62,16 +64,16 @@ export class ListDirectory {
     private readonly realPath: () => string,
   ) {}
 
-  all(): Promise<StoredList[]> {
-    return this.use(async (directory) =>
-      // If there is no directory, no list was ever made.
-      (await filesIn(this.native, directory).catch(insteadOf(['ENOENT'], []))).flatMap(
-        ({ name, allocatedBytes: storedBytes }) => {
-          const ends = parseListName(name);
-          return ends === null ? [] : [{ ...ends, storedBytes }];
-        },
-      ),
-    );
+  async all(): Promise<StoredList[]> {
+    // If there is no directory, no list was ever made.
+    const files = await this.use((directory) => filesIn(this.native, directory).catch(insteadOf(['ENOENT'], [])));
+    const lists: StoredList[] = [];
+    for (const { name, allocatedBytes: storedBytes } of files) {
+      const ends = parseListName(name);
+      if (ends === null) this.#others.push(name);
+      else lists.push({ baseId: ends.baseId, targetId: ends.targetId, storedBytes });
+    }
+    return lists;
   }
 
   /** See ListStore.build. */
@@ -133,16 +135,10 @@ export class ListDirectory {
     await bestEffort(() => this.use(removal), unreported);
   }
 
-  /**
-   * Removes unfinished files and other useless ones; returns their names.
-   *
-   * @param others the suffixes of other files of the pool in the directory
-   */
-  sweep(others: readonly string[] = [], isUseless: (name: string) => boolean = () => false): Promise<string[]> {
+  /** Removes the unfinished files and other useless ones that all() has found; returns their names. */
+  sweep(isUseless: (name: string) => boolean = () => false): Promise<string[]> {
     return this.use(async (directory) => {
-      const found = namesIn(this.native, directory, [TEMPORARY, ...others]);
-      const names = await found.catch(insteadOf(['ENOENT'], []));
-      const swept = names.filter((name) => name.endsWith(TEMPORARY) || isUseless(name));
+      const swept = this.#others.splice(0).filter((name) => name.endsWith(TEMPORARY) || isUseless(name));
       for (const name of swept) await unlink(this.native, join(directory, name));
       return swept;
     });

@@ -16,13 +16,15 @@ import { SerialQueue } from '../../serial-queue.js';
 import type { OnEvent, PoolBases, RetainedBase, RetainedBases, Unretained } from '../backend.js';
 import { invalidatedBase } from '../lost-objects.js';
 import { type HeldSnapshot, ListGraph, type StoredList } from './list-graph.js';
-import type { ListStore } from './list-store.js';
+import type { ListStore, StoredHistory } from './list-store.js';
 
 /** The most lists that native code opens at once. */
 export const MAX_LISTS = 1024;
 
 export class ListRules implements PoolBases {
-  #graph = new ListGraph();
+  /** What load() has found, until a call needs the graph of it: to make that takes longer than the rest of a start. */
+  #loaded: StoredHistory | null = null;
+  #built = new ListGraph();
   readonly #building = new SingleFlight<string, StoredList>();
   /** Removals of bases take turns: one removal may join a list that ends at the base that the next one removes. */
   readonly #removals: SerialQueue;
@@ -35,24 +37,25 @@ export class ListRules implements PoolBases {
     this.#removals = new SerialQueue(`the retained bases of pool '${pool}'`);
   }
 
+  get #graph(): ListGraph {
+    if (this.#loaded !== null) this.#built = graphOf(this.#loaded);
+    this.#loaded = null;
+    return this.#built;
+  }
+
   /** Reads what the pool has. Call this at each start of the pool, before anything else. */
   async load(): Promise<void> {
-    const { lists, snapshots, held, losses } = await this.store.load();
-    const graph = new ListGraph();
-    for (const list of lists) {
+    const found = await this.store.load();
+    const { snapshots, held } = found;
+    const lists: StoredList[] = [];
+    for (const list of found.lists) {
       const { baseId, targetId } = list;
       // The deletion of the target was killed before it removed the list.
       const leadsNowhere = snapshots.has(baseId) && !snapshots.has(targetId) && !held.has(targetId);
       if (leadsNowhere) await this.store.remove(list);
-      else graph.add(list);
-      if (!snapshots.has(baseId)) graph.setDeleted(baseId);
+      else lists.push(list);
     }
-    for (const [id, found] of held) graph.setHeld(id, found);
-    for (const [id, loss] of losses) graph.setLost(id, loss);
-    for (const { targetId } of lists) {
-      if (!snapshots.has(targetId) && graph.leadsTo(targetId)) graph.setDeleted(targetId);
-    }
-    this.#graph = graph;
+    this.#loaded = { ...found, lists };
   }
 
   /** See PoolBases. */
@@ -241,6 +244,8 @@ export class ListRules implements PoolBases {
 
   /** Deleted snapshots that are held, because no list begins there yet, or until their removal follows. */
   get held(): ReadonlyMap<string, HeldSnapshot> {
+    // A start asks this.
+    if (this.#loaded?.held.size === 0) return this.#loaded.held;
     return this.#graph.allHeld;
   }
 
@@ -329,6 +334,18 @@ export class ListRules implements PoolBases {
       ? { snapshotId, storedBytes, pending: true }
       : { snapshotId, storedBytes };
   }
+}
+
+function graphOf({ lists, snapshots, held, losses }: StoredHistory): ListGraph {
+  const graph = new ListGraph();
+  for (const list of lists) {
+    graph.add(list);
+    if (!snapshots.has(list.baseId)) graph.setDeleted(list.baseId);
+  }
+  for (const [id, found] of held) graph.setHeld(id, found);
+  for (const [id, loss] of losses) graph.setLost(id, loss);
+  for (const { targetId } of lists) if (!snapshots.has(targetId)) graph.setDeleted(targetId);
+  return graph;
 }
 
 function bounded(lists: readonly StoredList[], targetId: string, baseId: string): readonly StoredList[] {

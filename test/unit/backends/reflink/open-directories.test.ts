@@ -28,8 +28,8 @@ const FAILURES: Record<string, { call: () => Promise<unknown>; message: string }
     message: `the change list ${layout.volumes}/garbage is not used: it is not a file of whole pages`,
   },
   'a call of Node.js': {
-    call: () => native.run('readDirectory', { path: `${opened.layout.snapshots}/none` }),
-    message: `ENOENT: no such file or directory, scandir '${layout.snapshots}/none'`,
+    call: () => native.run('spaceOf', { path: `${opened.layout.snapshots}/none` }),
+    message: `ENOENT: no such file or directory, statfs '${layout.snapshots}/none'`,
   },
   'a call with two paths': {
     call: () => native.run('renameFile', { from: `${opened.layout.root}/a`, to: `${opened.layout.root}/b` }),
