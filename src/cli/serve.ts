@@ -82,22 +82,17 @@ export async function run(
   // The handlers must exist before the socket does: whoever sees the socket may send a signal.
   const stopRequested = watch(server);
   const metricsAt = await listenForMetrics(metrics, config, health);
-  await server.start();
-  log.info(
-    {
-      version: packageVersion(),
-      endpoint: config.endpoint,
-      node: config.nodeId,
-      ...metricsAt,
-    },
-    'listening; starting the pools',
-  );
-  const composing = composeServices(config, log, metrics).then((composed) => {
+  const listening = server.start().then(() => {
+    const { endpoint, nodeId: node } = config;
+    log.info({ version: packageVersion(), endpoint, node, ...metricsAt }, 'listening; starting the pools');
+  });
+  const composing = composeServices(config, log, metrics, listening).then((composed) => {
     composition = composed;
     server.open(composed.services, composed.check);
     const services = composed.services.map(({ name }) => name);
     log.info({ services, ...composed.facts }, 'ready');
   });
+  await listening.catch(() => composing);
   try {
     await Promise.race([stopRequested, composing.then(() => stopRequested)]);
   } finally {

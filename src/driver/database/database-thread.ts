@@ -34,12 +34,15 @@ export interface ThreadOptions {
   file: string;
   onEvent?: ((event: DatabaseEvent) => void) | undefined;
   observer?: DatabaseObserver | undefined;
+  /** Called when the thread begins to load its module. The thread opens the file when this has resolved. */
+  ready?: () => Promise<unknown>;
 }
 
 /** Opens the database on a new thread. `T` is the type of the calls that the worker's module serves. */
 export async function openDatabase<T extends object>(options: ThreadOptions): Promise<OpenDatabase<T>> {
   const thread = new DatabaseThread(options);
   try {
+    await options.ready?.();
     const calls = await thread.open();
     return Object.assign(calls as AsyncCalls<T>, { close: () => thread.close() });
   } catch (thrown) {

@@ -66,15 +66,19 @@ const LOOP_CONTROL = '/dev/loop-control';
 /** How old the state that a Probe reports may be; kubelet probes every few seconds. */
 const PROBE_AGE_MS = 1000;
 
-/** @param metrics gets the observations; null if nothing is counted */
+/**
+ * @param metrics gets the observations; null if nothing is counted
+ * @param listening until this resolves, threads load their code and nothing else is done; a rejection is passed on
+ */
 export async function composeServices(
   config: Config,
   logger: Logger,
   metrics: PluginMetrics | null = null,
+  listening: Promise<unknown> = Promise.resolve(),
 ): Promise<Composition> {
   const teardown = new Teardown();
   try {
-    return { ...(await compose(config, logger, teardown, metrics)), close: () => teardown.run() };
+    return { ...(await compose(config, logger, teardown, metrics, listening)), close: () => teardown.run() };
   } catch (thrown) {
     await teardown.run().catch((error) => {
       logger.warn({ err: error }, 'cannot close everything that the failed start has opened');
@@ -88,11 +92,9 @@ async function compose(
   logger: Logger,
   teardown: Teardown,
   metrics: PluginMetrics | null,
+  listening: Promise<unknown>,
 ): Promise<Omit<Composition, 'close'>> {
-  await assertRoot();
-  await assertCanOpenDirectories();
-  await prepareStateDirectory(config.stateDirectory, logger);
-  const opening = openState(config, logger, teardown, metrics);
+  const opening = openState(config, logger, teardown, metrics, listening);
   const poolOf = async (id: string) => (await (await opening).catalogue.volumeById(id))?.pool ?? null;
   const ofThreads = new Teardown();
   // The threads start while the catalogue is being checked.
@@ -180,16 +182,24 @@ async function openState(
   logger: Logger,
   teardown: Teardown,
   metrics: PluginMetrics | null,
+  listening: Promise<unknown>,
 ): Promise<State> {
   const file = join(stateDirectory, 'catalogue.sqlite');
-  const isFirstStart = await access(file)
-    .then(() => false)
-    .catch(insteadOf(['ENOENT'], true));
+  const prepare = async (): Promise<boolean> => {
+    await listening;
+    await assertRoot();
+    await assertCanOpenDirectories();
+    await prepareStateDirectory(stateDirectory, logger);
+    return access(file)
+      .then(() => false)
+      .catch(insteadOf(['ENOENT'], true));
+  };
+  const isFirstStart = prepare();
   const report = ({ level, message }: DatabaseEvent): void => logger[level](message);
-  const catalogue = await openCatalogue(file, report, metrics?.catalogue);
+  const catalogue = await openCatalogue(file, report, metrics?.catalogue, isFirstStart);
   teardown.add(() => catalogue.close());
   const marker = new RunMarker(stateDirectory);
-  const lastStop = await marker.begin(isFirstStart);
+  const lastStop = await marker.begin(await isFirstStart);
   teardown.add(() => marker.end());
   return { catalogue, file, directory: join(stateDirectory, 'backups'), marker, lastStop };
 }
