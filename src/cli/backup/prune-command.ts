@@ -22,10 +22,12 @@ interface PruneOptions {
 }
 
 const HELP = `
-The rules are those of restic: each keeps the newest backup of as many hours, days, ISO
-weeks, months or years (in UTC) as it says, and a backup stays if any rule keeps it. The
-newest backup always stays. A kept backup that is based on a removed one gets another image
-first, which has what it needs of that one; no image that is there is changed.
+Each rule keeps the newest backup of as many hours, days, ISO weeks, months or years (in UTC)
+as it says, and a backup stays if any rule keeps it. The newest backup always stays. The rules
+are like those of restic, but restic counts in the time zone of each snapshot, keeps no newest
+one beside the rules, and keeps the oldest where a rule has fewer than it may keep. A kept
+backup that is based on a removed one gets another image first, which has what it needs of
+that one; no image that is there is changed.
 
 Exit codes:
   0    done
@@ -55,6 +57,12 @@ export function addPruneCommand(program: Command): void {
     const rules = rulesIn(options);
     if (Object.keys(rules).length === 0) {
       command.error('error: no rule is given, such as --keep-last 7');
+    }
+    if (Object.values(rules).every((count) => count === 0)) {
+      command.error(
+        'error: every rule that is given keeps 0 backups, so all but the newest of each volume would go; name a rule ' +
+          'that keeps some, such as --keep-last 7, or say --keep-last 1 if that is what is meant',
+      );
     }
     process.exitCode = await runToStatus((signal) => pruneAll(directory, options, rules, signal));
   });
@@ -117,7 +125,8 @@ async function pruneAll(
   } finally {
     line.end();
   }
-  await print(json ? `${plainJson(JSON.stringify(plans.map(jsonOf)))}\n` : harmless(plans.map(textOf).join('')));
+  const text = plans.map((plan) => textOf(plan, dryRun)).join('');
+  await print(json ? `${plainJson(JSON.stringify(plans.map(jsonOf)))}\n` : harmless(text));
   if (failures.length === 0) return;
   const message = failures.map(messageOf).join('\n');
   const areRefusals = failures.every(
@@ -136,8 +145,11 @@ function jsonOf({ volume, kept, removed, rebased }: PrunePlan): object {
   };
 }
 
-function textOf({ volume, kept, removed, rebased }: PrunePlan): string {
-  const lines = removed.map(({ manifest }) => `  removed  ${cell(manifest.snapshot.id)}\n`);
+function textOf({ volume, kept, removed, rebased }: PrunePlan, isPlan: boolean): string {
+  const [stay, go] = isPlan ? ['would be kept', 'would be removed'] : ['kept', 'removed'];
+  const lines = removed.map(
+    ({ manifest }) => `  ${isPlan ? 'would remove' : 'removed'}  ${cell(manifest.snapshot.id)}\n`,
+  );
   const merged = rebased.length === 0 ? '' : `, ${rebased.length} of them with copies of what they need`;
-  return `volume ${cell(volume.volumeId)}: ${kept.length} kept${merged}, ${removed.length} removed\n${lines.join('')}`;
+  return `volume ${cell(volume.volumeId)}: ${kept.length} ${stay}${merged}, ${removed.length} ${go}\n${lines.join('')}`;
 }

@@ -1,4 +1,4 @@
-/** Decides which backups stay: a pure function of their times and of rules like those of restic. */
+/** Decides which backups stay: a pure function of their times and of rules like those of restic (docs/restore.md has the differences). */
 
 export interface KeepRules {
   /** Keeps this number of the newest backups. */

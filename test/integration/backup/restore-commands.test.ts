@@ -172,7 +172,10 @@ test('backups are listed and pruned, and what stays has its content', async (t) 
   const directory = copied(running.workspace.path('pruned'));
   const expected = snapshots.map((snapshot, index) => [snapshot, index === 0 ? 'full' : 'delta']);
   assert.deepEqual(listedIn(await run(t, 'backups', directory, '--json')), expected);
-  await fails(t, 2, /./, 'prune', directory);
+  await fails(t, 2, /no rule is given/, 'prune', directory);
+  await fails(t, 2, /keeps 0 backups/, 'prune', directory, '--keep-last', '0', '--keep-daily', '0');
+  const words = await run(t, 'prune', directory, '--keep-last', '2', '--dry-run');
+  assert.match(words, new RegExp(`2 would be kept.*1 would be removed\n  would remove  ${snapshots[0]}\n`));
   const planned = await run(t, 'prune', directory, '--keep-last', '2', '--dry-run', '--json');
   assert.match(planned, new RegExp(`"removed":\\["${snapshots[0]}"\\]`));
   assert.equal(imagesIn(directory).length, 3);
