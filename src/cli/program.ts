@@ -60,6 +60,22 @@ export async function loadProgram(name: string | null): Promise<Command> {
   return program.helpCommand(true);
 }
 
+/**
+ * `help COMMAND` and `COMMAND help SUBCOMMAND` as the option --help, which is no error. If there is no such command, the words
+ * without `help`: then they are the error.
+ */
+export function withHelpAsOption(program: Command, words: readonly string[]): string[] {
+  const at = words.indexOf('help');
+  const named = ({ commands }: Command, name = ''): Command | undefined =>
+    commands.find((each) => each.name() === name);
+  const outer = at === 1 ? named(program, words[0]) : program;
+  if (at < 0 || at > 1 || outer === undefined || outer.commands.length === 0) return [...words];
+  const [inner, ...others] = words.slice(at + 1);
+  const before = words.slice(0, at);
+  if (inner === undefined) return [...before, '--help'];
+  return [...before, inner, ...others, ...(named(outer, inner) === undefined ? [] : ['--help'])];
+}
+
 const loadOthers = (program: Command): Promise<void> =>
   load(program, (name) => program.commands.every((command) => command.name() !== name));
 

@@ -135,6 +135,26 @@ test('help and version exit with 0, and help lists every exit code', async (t) =
   }
 });
 
+test('help about a command succeeds, and help about none says in a line what is wrong', async (t) => {
+  for (const [words, said] of [
+    [['help'], /^Usage: blockdelta \[options\]/],
+    [['help', 'delta'], /^Usage: blockdelta delta /],
+    [['bench', 'help', 'compare'], /^Usage: blockdelta bench compare /],
+  ] as const) {
+    const { code, stdout, stderr } = await runCommand(t, words);
+    assert.deepEqual([code, stderr], [0, ''], words.join(' '));
+    assert.match(stdout, said);
+  }
+  for (const [words, said] of [
+    [['help', 'nosuch'], /^error: unknown command 'nosuch'\n/],
+    [['bench', 'help', 'x'], /^error: .*'x' is invalid.*\n/],
+  ] as const) {
+    const { code, stderr } = await runCommand(t, words);
+    assert.equal(code, 2);
+    assert.match(stderr, said);
+  }
+});
+
 /** An endless list, in messages of 1000 entries. */
 const endless: FakeStream = async (request, context, writer) => {
   let at = BigInt(String(request['starting_offset']));
