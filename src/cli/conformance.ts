@@ -54,8 +54,9 @@ the driver's node.
 
 Exit codes:
   0    every check passed or was skipped
-  1    a check failed, or the driver could not be reached
+  1    a check failed
   2    wrong usage
+  6    no driver answers at the endpoint
   130  interrupted by SIGINT or SIGTERM; the objects of the run are deleted first, for 20 s at most`;
 
 export function addConformanceCommand(program: Command): void {
@@ -131,7 +132,7 @@ async function runConformance(options: SuiteOptions, { verbose, json, junit }: C
     const problem = await socketProblem(path);
     if (problem === null) continue;
     complain(problem.message);
-    return ExitCode.FAILURE;
+    return ExitCode.UNREACHABLE;
   }
   const interrupt = new AbortController();
   const removeHandlers = (): void => {

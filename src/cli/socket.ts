@@ -1,4 +1,5 @@
 /** Why a client cannot connect to a plugin's socket, and what to do about it. */
+import { stat } from 'node:fs/promises';
 import { createConnection } from 'node:net';
 import { errorCode } from '../base/errors.js';
 
@@ -13,8 +14,14 @@ export interface SocketProblem {
 
 /** Null if something accepts connections at the path. */
 export async function socketProblem(path: string): Promise<SocketProblem | null> {
-  const code = await connectFailure(path);
-  if (code === null) return null;
+  const found = await connectFailure(path);
+  if (found === null) return null;
+  // The kernel refuses a connection to a file or a directory as it does one to a socket that nobody serves.
+  const isSocket = await stat(path).then(
+    (entry) => entry.isSocket(),
+    () => true,
+  );
+  const code = isSocket ? found : 'ENOTSOCK';
   const message = PROBLEMS[code]?.(path) ?? `cannot connect to the socket ${path} (${code})`;
   return { code, message };
 }

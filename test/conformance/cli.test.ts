@@ -55,9 +55,9 @@ plainTest('wrong usage ends with exit code 2 and a message that names the mistak
   }
 });
 
-plainTest('a run against a driver that cannot be reached ends with exit code 1', async () => {
+plainTest('a run against a driver that cannot be reached ends with exit code 6', async () => {
   const { code, stderr } = await conformance(['--endpoint', `unix://${workspace.path('no.sock')}`]);
-  assert.equal(code, 1);
+  assert.equal(code, 6);
   assert.match(stderr, /there is no socket at/);
 });
 

@@ -9,9 +9,9 @@ export async function runListCommand(
   socketPath: string,
   work: (signal: AbortSignal) => Promise<void>,
 ): Promise<ExitCode> {
-  // Without this check the client would retry a wrong path for seconds. It may retry ECONNREFUSED: a plugin may start.
+  // A client that has read a part of a list waits for a plugin that restarts; one that has never reached it does not.
   const problem = await socketProblem(socketPath);
-  if (problem !== null && problem.code !== 'ECONNREFUSED') {
+  if (problem !== null) {
     complain(problem.message);
     return ExitCode.UNREACHABLE;
   }

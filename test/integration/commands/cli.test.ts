@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { chmodSync, renameSync } from 'node:fs';
+import { chmodSync, renameSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
@@ -269,8 +269,16 @@ test('a socket that its plugin has left is named as that, with exit code 6', asy
   // A server removes its own path when it closes.
   renameSync(`${path}.made`, path);
   await new Promise((done) => server.close(done));
-  const said = /gave up after 5 attempts.*nothing listens on the socket .*: the plugin that made it has/;
-  await assertUnreachable(t, path, said);
+  await assertUnreachable(t, path, /^[^\n]*nothing listens on the socket .*: the plugin that made it has[^\n]*\n$/);
+});
+
+test('a file or a directory in place of the socket is named as that in one line, with exit code 6', async (t) => {
+  const directory = temporaryDirectory();
+  const file = join(directory, 'file');
+  writeFileSync(file, '');
+  for (const path of [file, directory]) {
+    await assertUnreachable(t, path, /^[^\n]* is not a socket: correct the endpoint[^\n]*\n$/);
+  }
 });
 
 test('a socket without permission is named as that', { skip: skipUnlessRoot }, async (t) => {
