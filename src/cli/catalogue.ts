@@ -3,6 +3,8 @@ import { join } from 'node:path';
 import type { Command } from 'commander';
 import { cell } from '../base/plain-text.js';
 import { acceptLostChanges } from '../driver/catalogue/lost-changes.js';
+import { catalogueDefinition } from '../driver/catalogue/sqlite-catalogue.js';
+import { assertReadable } from '../driver/database/copy.js';
 import { stateDirectoryOf } from '../driver/inspection/node-view.js';
 import { confirmObjects, foundObjects, type UnknownObject } from '../driver/volumes/unknown-objects.js';
 import { STATE_HELP } from './inspection/list-commands.js';
@@ -33,12 +35,13 @@ async function run(
 ): Promise<void> {
   process.exitCode = await runToExitCode(async () => {
     const directory = stateDirectoryOf(given);
+    await assertReadable(catalogueDefinition(catalogueIn(directory)));
     await work(directory, await foundObjects(directory));
   });
 }
 
 async function confirm(directory: string, objects: readonly UnknownObject[]): Promise<void> {
-  const lost = await acceptLostChanges(join(directory, 'catalogue.sqlite'));
+  const lost = await acceptLostChanges(catalogueIn(directory));
   if (lost > 0n) {
     complain(`accepted that the catalogue has lost the last ${lost} changes; start the plugin`);
     return;
@@ -51,6 +54,8 @@ async function confirm(directory: string, objects: readonly UnknownObject[]): Pr
   await print(lines(objects));
   complain(`confirmed ${objects.length} objects; restart the plugin`);
 }
+
+const catalogueIn = (directory: string): string => join(directory, 'catalogue.sqlite');
 
 const lines = (objects: readonly UnknownObject[]): string =>
   objects.map(({ pool, id }) => `${cell(pool)} ${cell(id)}\n`).join('');

@@ -37,17 +37,22 @@ export async function readCopy<T>(
   read: (database: SqliteConnection) => T,
 ): Promise<T> {
   const definition = define(file);
-  try {
-    await assertOwnDatabase(file);
-  } catch (thrown) {
-    throw unreadable(definition, thrown);
-  }
+  await assertReadable(definition);
   const recorded = recordedCommits(definition);
   const database = openCopy(definition, await bytesOf(definition), recorded);
   try {
     return read(database);
   } finally {
     database.close();
+  }
+}
+
+/** Throws as readCopy does if there is no database, or another user could have written it. Reads nothing of it. */
+export async function assertReadable(definition: DatabaseDefinition): Promise<void> {
+  try {
+    await assertOwnDatabase(definition.file);
+  } catch (thrown) {
+    throw unreadable(definition, thrown);
   }
 }
 

@@ -120,8 +120,10 @@ test('a deleted snapshot that its pool retains as the base of deltas proves no l
 
 test('a wrong state directory is named with what to do', async (t) => {
   const env = { ...running.settings, BLOCKDELTA_STATE_DIR: '/nowhere' };
-  const ended = await runCommand(t, ['volumes'], env);
-  assert.equal(ended.code, 1);
   const said = /there is no catalogue \/nowhere\/catalogue.sqlite: name .*--state-dir/;
-  assert.match(ended.stderr, said);
+  for (const command of [['volumes'], ['catalogue', 'unknown'], ['catalogue', 'confirm']]) {
+    const ended = await runCommand(t, command, env);
+    assert.equal(ended.code, 1);
+    assert.match(ended.stderr, said);
+  }
 });
