@@ -1,9 +1,11 @@
 /** `blockdelta backups`: lists what a directory of backups holds. */
 import type { Command } from 'commander';
+import { CsiError } from '../../base/errors.js';
 import { humanSize } from '../../base/human-size.js';
 import { cell, harmless, plainJson } from '../../base/plain-text.js';
-import type { Backup, VolumeBackups } from '../../tools/backup/chains.js';
+import { type Backup, chainOf, type VolumeBackups } from '../../tools/backup/chains.js';
 import { Repository } from '../../tools/backup/repository.js';
+import { brokenBackups } from '../../tools/backup/verify.js';
 import { runToStatus } from '../failures.js';
 import { complain, print } from '../output.js';
 import { parsePath } from '../paths.js';
@@ -11,10 +13,11 @@ import { addAccess, JSON_HELP, VOLUME_HELP } from './shared-options.js';
 
 const HELP = `
 Exit codes:
-  0  the list was printed, also if some manifests are damaged (see blockdelta verify)
+  0  the list was printed, and every image is there with its size and header
   2  wrong usage
   4  there is no such directory
-  5  others can write to the directory`;
+  5  backups are marked BROKEN, or manifests are damaged (see blockdelta verify), or others can
+     write to the directory`;
 
 interface ListOptions {
   volume: string;
@@ -32,17 +35,57 @@ export function addBackupsCommand(program: Command): void {
   addAccess(command)
     .addHelpText('after', HELP)
     .action(async (directory: string, { volume, json, allowShared }: ListOptions) => {
-      process.exitCode = await runToStatus(async () => {
+      process.exitCode = await runToStatus(async (signal) => {
         const all = await (await Repository.open(directory, { allowShared })).all();
         const volumes = all.filter(({ volumeId }) => ['', volumeId].includes(volume));
-        await print(json ? `${plainJson(JSON.stringify(volumes.map(jsonOf)))}\n` : harmless(tableOf(volumes)));
+        const listed = await Promise.all(volumes.map((each) => listOf(each, signal)));
+        await print(json ? `${plainJson(JSON.stringify(listed.map(jsonOf)))}\n` : harmless(tableOf(listed)));
         for (const { problems } of volumes) for (const { found } of problems) complain(cell(found));
+        const broken = listed.flatMap(({ rows }) => rows).filter((row) => row.broken !== null).length;
+        const damaged = volumes.reduce((sum, { problems }) => sum + problems.length, 0);
+        if (broken + damaged === 0) return;
+        throw CsiError.failedPrecondition(
+          `${broken} backups cannot be restored, and ${damaged} manifests are damaged: restore their files from another ` +
+            'copy, or use the other backups; blockdelta verify reads every image in full',
+        );
       });
     });
 }
 
-function jsonOf({ volumeId, directory, backups, problems }: VolumeBackups): object {
-  const rows = backups.map(({ manifest, name }) => ({
+interface ListedVolume {
+  volume: VolumeBackups;
+  rows: ListedBackup[];
+}
+
+interface ListedBackup {
+  backup: Backup;
+  /** Why the backup cannot be restored; null if nothing is known against it. */
+  broken: string | null;
+  /** The backup and all that it is based on; null if one of them is missing. */
+  chain: { length: number; bytes: bigint } | null;
+}
+
+async function listOf(volume: VolumeBackups, signal: AbortSignal): Promise<ListedVolume> {
+  const broken = await brokenBackups(volume, signal);
+  const rows = volume.backups.map((backup) => ({
+    backup,
+    broken: broken.get(backup) ?? null,
+    chain: sizeOf(backup, volume),
+  }));
+  return { volume, rows };
+}
+
+function sizeOf(backup: Backup, volume: VolumeBackups): ListedBackup['chain'] {
+  try {
+    const chain = chainOf(backup, volume);
+    return { length: chain.length, bytes: chain.reduce((sum, { manifest }) => sum + manifest.image.bytes, 0n) };
+  } catch {
+    return null;
+  }
+}
+
+function jsonOf({ volume: { volumeId, directory, problems }, rows }: ListedVolume): object {
+  const backups = rows.map(({ backup: { manifest, name }, broken, chain }) => ({
     snapshot: manifest.snapshot.id,
     creation_time: manifest.snapshot.creationTime,
     method: manifest.method,
@@ -50,21 +93,26 @@ function jsonOf({ volumeId, directory, backups, problems }: VolumeBackups): obje
     reason: manifest.reason,
     size_bytes: `${manifest.volume.sizeBytes}`,
     image_bytes: `${manifest.image.bytes}`,
+    chain_length: chain?.length ?? null,
+    chain_bytes: chain === null ? null : `${chain.bytes}`,
+    broken,
     manifest: name,
     image: manifest.image.file,
   }));
-  return { volume: volumeId, directory, backups: rows, problems };
+  return { volume: volumeId, directory, backups, problems };
 }
 
-function tableOf(volumes: readonly VolumeBackups[]): string {
-  const lines = volumes.flatMap(({ volumeId, backups }) => [`volume ${cell(volumeId)}`, ...backups.map(lineOf)]);
+function tableOf(volumes: readonly ListedVolume[]): string {
+  const lines = volumes.flatMap(({ volume, rows }) => [`volume ${cell(volume.volumeId)}`, ...rows.map(lineOf)]);
   return lines.length === 0 ? 'no backups\n' : `${lines.join('\n')}\n`;
 }
 
-function lineOf({ manifest }: Backup): string {
+function lineOf({ backup: { manifest }, broken, chain }: ListedBackup): string {
   const { snapshot, method, base, image, reason } = manifest;
   const size = humanSize(image.bytes).padStart(10);
   const based = base === null ? '' : ` on ${cell(base.snapshotId)}`;
   const why = reason === null ? '' : ` (${cell(reason)})`;
-  return `  ${snapshot.creationTime}  ${method.padEnd(5)} ${size}  ${cell(snapshot.id)}${based}${why}`;
+  const whole = chain === null || chain.length === 1 ? '' : `, ${chain.length} images of ${humanSize(chain.bytes)}`;
+  const state = broken === null ? '' : `\n    BROKEN: ${cell(broken)}`;
+  return `  ${snapshot.creationTime}  ${method.padEnd(5)} ${size}  ${cell(snapshot.id)}${based}${whole}${why}${state}`;
 }

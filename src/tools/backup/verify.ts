@@ -60,6 +60,23 @@ export async function examineImages(backups: readonly Backup[], signal: AbortSig
   return problems;
 }
 
+/** Why backups cannot be restored, as their chains and the sizes and headers of their images show. Reads no more of an image. */
+export async function brokenBackups(volume: VolumeBackups, signal: AbortSignal): Promise<ReadonlyMap<Backup, string>> {
+  const damaged = new Map((await examineImages(volume.backups, signal)).map(({ path, found }) => [path, found]));
+  const broken = new Map<Backup, string>();
+  for (const backup of volume.backups) {
+    try {
+      const path = chainOf(backup, volume)
+        .map(imagePathOf)
+        .find((each) => damaged.has(each));
+      if (path !== undefined) broken.set(backup, `${path}: ${damaged.get(path)}`);
+    } catch (thrown) {
+      broken.set(backup, messageOf(thrown));
+    }
+  }
+  return broken;
+}
+
 async function verifyImage(backup: Backup, options: VerifyOptions): Promise<void> {
   const path = imagePathOf(backup);
   // The checksums are checked first, before any QEMU program reads the image.

@@ -186,6 +186,14 @@ test('backups are listed and pruned, and what stays has its content', async (t) 
     await assertSame(snapshotFile(snapshots[index + 1] ?? ''), image);
   }
   await run(t, 'verify', directory);
+  const [base = '', top = ''] = left;
+  assert.match(await run(t, 'backups', directory), /on .*, 2 images of /);
+  truncateSync(top, 4096);
+  const { stdout } = await fails(t, 5, /1 backups cannot be restored/, 'backups', directory);
+  assert.equal(stdout.match(/BROKEN: .*has 4096 bytes, and the manifest says/g)?.length, 1);
+  rmSync(base);
+  const broken = await fails(t, 5, /2 backups cannot be restored/, 'backups', directory, '--json');
+  assert.equal(broken.stdout.match(/"broken":"[^"]/g)?.length, 2);
   await fails(t, 4, /./, 'backups', join(directory, 'nowhere'));
 });
 
