@@ -38,6 +38,7 @@ async function run(config: RouteConfig, log: Logger): Promise<void> {
     observer: metrics?.calls,
   });
   const stopRequested = watchSignals(server, config, log);
+  metrics?.observeCertificates(config.tls);
   const metricsAt = await listenForMetrics(metrics, config, router);
   await server.start();
   const { endpoint } = config;

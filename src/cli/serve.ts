@@ -81,6 +81,7 @@ export async function run(
   });
   // The handlers must exist before the socket does: whoever sees the socket may send a signal.
   const stopRequested = watch(server);
+  if (listen !== null) metrics?.observeCertificates(listen.tls);
   const metricsAt = await listenForMetrics(metrics, config, health);
   const listening = server.start().then(() => {
     const { endpoint, nodeId: node } = config;

@@ -16,9 +16,11 @@ import type { Logger } from 'pino';
 import { messageOf, printable } from '../errors.js';
 import { Periodic } from '../periodic.js';
 import type { TlsSettings } from '../settings/tls.js';
+import { daysLeft, endInWords, firstEnd, WARNED_DAYS } from './certificate-end.js';
 import { StartError } from './socket-path.js';
 
 const POLL_MS = 2000;
+const DAY_MS = 86_400_000;
 
 /** One consistent set of files. */
 export interface TlsMaterial {
@@ -48,6 +50,8 @@ export class TlsFiles {
   #current: TlsMaterial;
   /** The digest of the files in force. */
   #digest: string;
+  /** When the log last said that a certificate ends soon, ms. */
+  #warnedAt = Number.NEGATIVE_INFINITY;
   /** The problem that the last poll found, and whether it was logged; null if the files could be used. */
   #broken: { readonly what: string; readonly isLogged: boolean } | null = null;
 
@@ -62,6 +66,7 @@ export class TlsFiles {
     this.#log = log;
     this.#current = materialOf(files, nodeUri);
     this.#digest = digestOf(files);
+    this.#warnOfEnd(files);
     this.#polls = new Periodic(pollMs, () => this.#poll());
     this.#polls.start();
   }
@@ -94,6 +99,7 @@ export class TlsFiles {
     try {
       const files = await read(this.#settings);
       digest = digestOf(files);
+      this.#warnOfEnd(files);
       if (digest === this.#digest) {
         this.#broken = null;
         return;
@@ -107,6 +113,25 @@ export class TlsFiles {
     this.#broken = null;
     this.#log.info({ certificate: this.#settings.certificateFile }, 'the TLS files have changed');
     for (const listener of this.#listeners) listener(this.#current);
+  }
+
+  /** Once a day from WARNED_DAYS on. */
+  #warnOfEnd({ certificate, ca }: Files): void {
+    const now = Date.now();
+    if (now - this.#warnedAt < DAY_MS) return;
+    const { certificateFile, caFile } = this.#settings;
+    for (const [file, pem] of [
+      [certificateFile, certificate],
+      [caFile, ca],
+    ] as const) {
+      const ends = firstEnd(pem);
+      if (daysLeft(ends, now) >= WARNED_DAYS) continue;
+      this.#warnedAt = now;
+      this.#log.warn(
+        { file, ends: ends.toISOString() },
+        `the certificate ${endInWords(ends, now)}; after that no new connection is accepted: issue another one and put it in its place`,
+      );
+    }
   }
 
   #report(what: string, thrown: unknown): void {

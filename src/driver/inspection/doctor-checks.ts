@@ -8,7 +8,9 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { messageOf } from '../../base/errors.js';
 import { humanSize } from '../../base/human-size.js';
+import { certificateEnds, daysLeft, endInWords, WARNED_DAYS } from '../../base/listening/certificate-end.js';
 import { missingPrograms } from '../../base/process/exec.js';
+import { parseListen } from '../../base/settings/tls.js';
 import { ownDirectory } from '../../base/system/own-files.js';
 import { USED_PERCENT } from '../backends/pool-levels.js';
 import { imagePlace } from '../backends/reflink/embedded-pool.js';
@@ -67,6 +69,7 @@ export const DOCTOR_CHECKS: readonly Check[] = [
   { name: 'cgroup', run: cgroup },
   { name: 'udev rule', run: udevRule },
   { name: 'settings', run: settings },
+  { name: 'certificates', run: certificates },
   { name: 'state directory', run: stateDirectory },
   { name: 'catalogue', run: catalogue },
   { name: 'pools', run: pools },
@@ -214,6 +217,28 @@ function settings({ env, node }: DoctorContext): CheckResult {
     });
   }
   return { detail: `node ${nodeId}`, findings };
+}
+
+/** The files must be those of the plugin: a container without them says so. */
+async function certificates({ env }: DoctorContext): Promise<CheckResult> {
+  const listen = parseListen((name) => env[name] || undefined, SETTINGS.BLOCKDELTA_TLS_PEER_NAME.fallback);
+  if (listen === null) return nothing('no listener for routers');
+  const now = Date.now();
+  const detail = `${listen.tls.certificateFile} and ${listen.tls.caFile}`;
+  try {
+    const ends = await certificateEnds(listen.tls);
+    const findings = ends
+      .filter(({ ends: end }) => daysLeft(end, now) < WARNED_DAYS)
+      .map(({ file, ends: end }) => ({
+        found: `the certificate ${file} ${endInWords(end, now)}`,
+        remedy:
+          'issue another one and put it in its place, before routers cannot reach this node (docs/router.md, "Certificates")',
+      }));
+    return { detail, findings };
+  } catch (thrown) {
+    const remedy = 'correct BLOCKDELTA_TLS_CERTIFICATE and BLOCKDELTA_TLS_CA, or the files';
+    return one(detail, { found: `the certificates cannot be read: ${messageOf(thrown)}`, remedy });
+  }
 }
 
 async function stateDirectory({ stateDirectory: path }: DoctorContext): Promise<CheckResult> {

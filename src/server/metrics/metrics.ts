@@ -4,10 +4,12 @@
  */
 import { Registry } from 'prom-client';
 import { servedServices } from '../../base/csi/proto.js';
+import type { TlsSettings } from '../../base/settings/tls.js';
 import type { HostPort } from '../../base/settings/values.js';
 import { packageVersion } from '../../base/version.js';
 import type { ObservedRpc } from '../calls/call-observer.js';
 import { CallMetrics } from './call-metrics.js';
+import { CertificateMetrics } from './certificate-metrics.js';
 import { Exposition, type Source } from './exposition.js';
 import { MetricsListener } from './listener.js';
 import { addProcessMetrics } from './process-metrics.js';
@@ -24,17 +26,24 @@ export class Metrics {
   readonly registry = new Registry();
   readonly calls: CallMetrics;
   readonly #exposition: Exposition;
+  readonly #certificates: CertificateMetrics;
   #listener: MetricsListener | null = null;
 
   constructor({ command, freshMs }: MetricsOptions) {
     addProcessMetrics(this.registry, { version: packageVersion(), command });
     this.calls = new CallMetrics(this.registry, streamedRpcs());
+    this.#certificates = new CertificateMetrics(this.registry);
     this.#exposition = new Exposition(this.registry, freshMs);
   }
 
   /** Adds a source, which updates metrics of the registry before each collection. */
   add(source: Source): void {
     this.#exposition.add(source);
+  }
+
+  /** From this call on, each collection reads when these certificates end. */
+  observeCertificates(tls: TlsSettings): void {
+    this.add(this.#certificates.source(tls));
   }
 
   /** Serves until close(). Returns the address as host:port. Throws a CsiError if listening on the address fails. */
