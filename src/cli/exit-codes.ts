@@ -9,6 +9,8 @@ export const ExitCode = {
   NOT_FOUND: 4,
   FAILED_PRECONDITION: 5,
   UNREACHABLE: 6,
+  /** Nothing was found to be wrong, and something was not examined. */
+  NOT_EXAMINED: 7,
   /** EX_CONFIG of sysexits.h. */
   CONFIG: 78,
   /** 128 plus the number of SIGINT. */

@@ -32,7 +32,8 @@ Run it as root, with the environment and where the plugin runs. It changes nothi
 Exit codes:
   0   healthy
   1   there are findings, or the node could not be examined
-  2   wrong usage`;
+  2   wrong usage
+  7   there are no findings, but something that the settings use was not examined`;
 
 export function addDoctorCommand(program: Command): void {
   program
@@ -43,13 +44,14 @@ export function addDoctorCommand(program: Command): void {
     .option('--json', 'print JSON', false)
     .addHelpText('after', HELP)
     .action(async (options: DoctorOptions) => {
-      let findings = 0;
+      let outcome: ExitCode = ExitCode.OK;
       const code = await runToExitCode(async () => {
         const results = await examine(options);
-        findings = results.reduce((sum, result) => sum + result.findings.length, 0);
-        await print(options.json ? formatJson(results) : formatResults(results, findings));
+        if (results.some(({ skipped }) => skipped)) outcome = ExitCode.NOT_EXAMINED;
+        if (results.some(({ findings }) => findings.length > 0)) outcome = ExitCode.FAILURE;
+        await print(options.json ? formatJson(results) : formatResults(results));
       });
-      process.exitCode = code === ExitCode.OK && findings > 0 ? ExitCode.FAILURE : code;
+      process.exitCode = code === ExitCode.OK ? outcome : code;
     });
 }
 
@@ -97,12 +99,16 @@ async function attempted(run: () => Promise<CheckResult> | CheckResult): Promise
   }
 }
 
-function formatResults(results: readonly Named[], findings: number): string {
+function formatResults(results: readonly Named[]): string {
   const width = Math.max(...results.map(({ check }) => check.length));
-  const lines = results.map(({ check, detail, findings: found }) => {
-    const head = `${found.length === 0 ? 'ok     ' : 'FINDING'}  ${check.padEnd(width)}  ${cell(detail)}\n`;
+  const lines = results.map(({ check, detail, skipped, findings: found }) => {
+    const state = found.length > 0 ? 'FINDING' : skipped ? 'skipped' : 'ok     ';
+    const head = `${state}  ${check.padEnd(width)}  ${cell(detail)}\n`;
     const each = found.map((one) => `           - ${cell(one.found)}\n             remedy: ${cell(one.remedy)}\n`);
     return head + each.join('');
   });
-  return `${lines.join('')}${findings === 0 ? 'healthy' : `${findings} findings`}\n`;
+  const findings = results.reduce((sum, result) => sum + result.findings.length, 0);
+  const skipped = results.filter((result) => result.skipped).length;
+  const found = findings === 0 ? 'no findings' : `${findings} findings`;
+  return `${lines.join('')}${findings + skipped === 0 ? 'healthy' : `${found}, ${skipped} checks skipped`}\n`;
 }

@@ -7,7 +7,7 @@ import { socketProblem } from '../socket.js';
 
 export async function checkSocket({ socketPath, env, plugin }: DoctorContext): Promise<CheckResult> {
   if (socketPath === null) {
-    return { detail: 'not examined: set CSI_ENDPOINT or use --endpoint', findings: [] };
+    return { detail: 'no endpoint is given: set CSI_ENDPOINT or use --endpoint', skipped: true, findings: [] };
   }
   const problem = await socketProblem(socketPath);
   if (problem !== null) {

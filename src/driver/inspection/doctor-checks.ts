@@ -35,8 +35,10 @@ export interface Check {
 }
 
 export interface CheckResult {
-  /** What was examined. */
+  /** What was examined; if nothing was, why. */
   detail: string;
+  /** Nothing was examined although the settings use it, so that nobody knows whether it is well. */
+  skipped?: true;
   findings: Finding[];
 }
 
@@ -79,6 +81,11 @@ export const DOCTOR_CHECKS: readonly Check[] = [
   { name: 'orphans', run: orphans },
 ];
 
+const NO_NODE: CheckResult = {
+  detail: 'the catalogue or the devices cannot be read, as the check of the catalogue says',
+  skipped: true,
+  findings: [],
+};
 const nothing = (detail: string): CheckResult => ({ detail, findings: [] });
 const one = (detail: string, finding: Finding): CheckResult => ({ detail, findings: [finding] });
 
@@ -308,7 +315,7 @@ function catalogue({ node, catalogueProblem, plugin }: DoctorContext): CheckResu
 }
 
 async function pools({ node, plugin }: DoctorContext): Promise<CheckResult> {
-  if (node === null) return nothing('not examined');
+  if (node === null) return NO_NODE;
   const findings: Finding[] = [];
   for (const view of node.views) findings.push(...(await poolFindings(node, view, plugin)));
   return { detail: node.views.map(({ name }) => name).join(', '), findings };
@@ -398,7 +405,7 @@ async function thinFindings({ thin }: PoolView, label: string): Promise<Finding[
 }
 
 function contents({ node }: DoctorContext): CheckResult {
-  if (node === null) return nothing('not examined');
+  if (node === null) return NO_NODE;
   const findings: Finding[] = [];
   let count = 0;
   for (const view of node.views.filter(({ problem }) => problem === null)) {
@@ -441,7 +448,7 @@ function contents({ node }: DoctorContext): CheckResult {
 
 /** Compares what the catalogue records as staged or published with what is mounted. */
 function mounts({ node }: DoctorContext): CheckResult {
-  if (node === null) return nothing('not examined');
+  if (node === null) return NO_NODE;
   const { stagings, publications } = node.catalogue;
   const places = [
     ...stagings.map((each) => ({ ...each, what: 'staged', given: each.stagingPath })),
@@ -472,7 +479,7 @@ function mounts({ node }: DoctorContext): CheckResult {
 
 /** Looks for frozen file systems without freezing one: the kernel shows their devices and the threads that wait. */
 async function freezes({ node, plugin }: DoctorContext): Promise<CheckResult> {
-  if (node === null) return nothing('not examined');
+  if (node === null) return NO_NODE;
   const findings: Finding[] = [];
   const raw = node.catalogue.stagings.filter(({ capability }) => capability.accessType === 'block');
   for (const { volumeId, path, mounts: mounted } of node.attached) {
@@ -510,7 +517,7 @@ async function threadsInFreeze(pid: number): Promise<number> {
 }
 
 async function orphans({ node, plugin }: DoctorContext): Promise<CheckResult> {
-  if (node === null) return nothing('not examined');
+  if (node === null) return NO_NODE;
   const { orphans: found } = await findOrphans(node);
   // While a plugin runs, what a call uses looks like an orphan, except for the loop device of a removed volume.
   const sure = found.filter(({ kind }) => plugin === null || kind === 'loop device of a removed volume');

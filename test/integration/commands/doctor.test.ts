@@ -215,4 +215,20 @@ test('a missing and a damaged catalogue are one finding each, and nothing is pri
   assert.match((await onlyFinding(t, env))[1], /is not an SQLite database/);
   const { stdout } = await runCommand(t, ['doctor'], { ...running.settings, ...env });
   assert.match(stdout, /FINDING {2}catalogue/);
+  assert.match(stdout, /skipped {2}pools +the catalogue or the devices cannot be read/);
+  assert.match(stdout, /, 5 checks skipped\n$/);
+});
+
+test('what was not examined is not called healthy', async (t) => {
+  const { CSI_ENDPOINT: _, ...settings } = running.settings;
+  const { code, stdout } = await runCommand(t, ['doctor', '--json'], settings);
+  const results = JSON.parse(stdout) as (Result & { skipped?: true })[];
+  assert.deepEqual(
+    results.filter(({ skipped }) => skipped).map(({ check }) => check),
+    ['socket'],
+  );
+  const isClean = results.every((result) => result.findings.length === 0);
+  assert.equal(code, isClean ? 7 : 1);
+  const said = isClean ? /no findings, 1 checks skipped\n$/ : /findings, 1 checks skipped\n$/;
+  assert.match((await runCommand(t, ['doctor'], settings)).stdout, said);
 });
