@@ -1,7 +1,7 @@
 /**
- * Calls that use node:fs on the files of a pool, beside those of the addon, for the threads of a NativePool, and calls that
- * do several things in one task. The four threads of node:fs/promises serve the whole process, and a file system that is frozen or does not answer would occupy all four. The
- * calls return failures, as the addon does. Knows no pool.
+ * Calls that use node:fs on the files of a pool, beside those of the addon, for the threads of a NativePool, and calls that do
+ * several things in one task. The four threads of node:fs/promises serve the whole process, and a file system that is frozen
+ * or does not answer would occupy all four. The calls return failures, as the addon does. Knows no pool.
  */
 import fs from 'node:fs';
 import { dirname } from 'node:path';

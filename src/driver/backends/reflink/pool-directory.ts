@@ -41,12 +41,9 @@ export class PoolDirectory {
   /** The pool's directories at the start, as OpenDirectories lists them; empty before the start. */
   #identities: DirectoryIdentity[] = [];
   #uuid: string | null = null;
-  /** Work of useAtOnce that has not ended. */
-  #atOnce: Promise<unknown> | null = null;
-  readonly #opening = new SharedOpening(async () => {
-    await this.#atOnce;
-    return this.#openChecked();
-  });
+  /** Whether work of useAtOnce has not ended. */
+  #isAtOnce = false;
+  readonly #opening = new SharedOpening(() => this.#openChecked());
 
   constructor(native: NativeRunner, options: ReflinkPoolOptions) {
     this.#native = native;
@@ -137,19 +134,21 @@ export class PoolDirectory {
 
   /**
    * As `use`, for one task that opens the directories itself, changes nothing, and says which directories they were. Null if
-   * they are not those of the start, if the task fails, and while other work opens them: then `use` finds out why. A disk that
-   * does not answer holds one thread: until the task ends, `use` opens nothing.
+   * they are not those of the start, if the task fails, and while another one runs or `use` opens them: then `use` finds out
+   * why. `use` does not wait for such a task, which may hang for something else than the pool: a disk that does not answer
+   * holds two threads.
    */
   async useAtOnce<T extends { directories: readonly DirectoryIdentity[] }>(
     work: (directories: { root: string; names: string[] }) => Promise<T>,
   ): Promise<T | null> {
-    if (this.#atOnce !== null || this.#opening.isPending) return null;
+    if (this.#isAtOnce || this.#opening.isPending) return null;
+    this.#isAtOnce = true;
     const { root, names } = this.#layout;
-    const running = work({ root, names }).catch(() => null);
-    this.#atOnce = running;
-    void running.then(() => {
-      this.#atOnce = null;
-    });
+    const running = work({ root, names })
+      .catch(() => null)
+      .finally(() => {
+        this.#isAtOnce = false;
+      });
     const found = await this.#answered(running);
     return found !== null && isDeepStrictEqual(identitiesOf(found.directories), this.#identities) ? found : null;
   }
