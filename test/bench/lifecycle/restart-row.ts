@@ -7,8 +7,9 @@ import type { StoppedPlugin } from './start-row.js';
 
 const STAGED = { full: 100, tiny: 4 } as const;
 const CLIENTS = 8;
-/** mkfs.xfs makes no file system below 300 MiB. */
-const VOLUME_BYTES = 320 * 2 ** 20;
+/** All together fit into the pool, as xfs, which has 300 MiB at least, would not. */
+const VOLUME_BYTES = 64 * 2 ** 20;
+const EXT4 = { ...XFS, mount: { fs_type: 'ext4' } };
 
 /** Leaves the plugin running and without a volume of the row. */
 export async function restartRow(settings: Settings, workspace: Workspace, plugin: StoppedPlugin): Promise<Row> {
@@ -17,7 +18,7 @@ export async function restartRow(settings: Settings, workspace: Workspace, plugi
   const numbers = Array.from({ length: STAGED[settings.size] }, (_, index) => index);
   const staged: Volume[] = [];
   await byClients(numbers, async () => {
-    const volume = await volumes.create(XFS, VOLUME_BYTES);
+    const volume = await volumes.create(EXT4, VOLUME_BYTES);
     await volumes.stage(volume);
     staged.push(volume);
   });
