@@ -71,6 +71,8 @@ export interface SeenEntry {
 const MOUNTINFO = '/proc/self/mountinfo';
 /** The errors that mean that a path does not exist. A path with too long a name cannot exist. */
 const ABSENT = ['ENOENT', 'ENOTDIR', 'ENAMETOOLONG'];
+/** LOOP_MAJOR of linux/major.h. */
+const LOOP_MAJOR = 7;
 const NO_ATTRIBUTE = ['ENOENT', 'ENXIO', 'ENODEV'];
 
 type MountsAround = (paths: string[], devices: number[]) => MountRecord[] | null;
@@ -204,8 +206,8 @@ function labelAround(mounts: readonly MountEntry[], directory: string): string |
   const device = mountContaining(mounts, directory)?.device;
   // A made-up number, as of tmpfs and overlayfs, is that of no device.
   if (device === undefined || device.major === 0) return null;
-  const sysfs = `/sys/dev/block/${device.major}:${device.minor}`;
-  return attribute(`${sysfs}/loop/backing_file`) ?? attribute(`${sysfs}/dm/name`);
+  const name = device.major === LOOP_MAJOR ? 'loop/backing_file' : 'dm/name';
+  return attribute(`/sys/dev/block/${device.major}:${device.minor}/${name}`);
 }
 
 function attribute(path: string): string | null {
