@@ -415,11 +415,14 @@ forEveryRendering('H38: a node opens no connection, and the controller only some
   assert.equal(nodes.to[0].namespaceSelector, undefined);
 });
 
-test('Prometheus scrapes the plugin as the job that the alert rules expect', { skip }, () => {
+test('Prometheus scrapes the plugin and the router as the job that the alert rules expect', { skip }, () => {
   const [, job] = /scrape job named `([\w-]+)`/.exec(checkoutText('docs/alerts.md')) ?? [];
   const monitors = cluster('complete').of('PodMonitor');
   const monitor = monitors.find(({ metadata }) => metadata.name === 'blockdelta-node');
   assert.equal(cluster('complete').node.labels[monitor?.['spec'].jobLabel], job);
+  const controller = monitors.find(({ metadata }) => metadata.name === 'blockdelta-controller');
+  const [router] = controller?.['spec'].podMetricsEndpoints ?? [];
+  assert.deepEqual([router?.port, router?.relabelings], ['metrics', [{ targetLabel: 'job', replacement: job }]]);
 });
 
 test('the roles give what docs/kubernetes.md lists, and nothing else', { skip }, () => {
