@@ -308,7 +308,7 @@ test(`H29: verify names what is wrong with each of ${Object.keys(KINDS).length} 
 
 test('the command backups lists sound backups, and says what cannot be read', async (t) => {
   const { code, stdout, stderr } = await run(t, 'backups', repository());
-  assert.equal(code, 0, stderr);
+  assert.equal(code, 5, stderr);
   assertPlain(stdout + stderr);
   for (const name of SOUND) assert.match(stdout, new RegExp(name));
 });
