@@ -28,8 +28,6 @@ export type ThreadSettings = Pick<Config, 'pools' | 'scanThreads' | 'deviceThrea
 
 /** Places of each kind for calls for volumes that the catalogue does not know. */
 const OF_NO_POOL = 2;
-/** The threads that a pool's directories hold while they are opened, if they are on a dead disk (PoolDirectory). */
-const OPENINGS = 2;
 /** Volumes whose pools are remembered. */
 const MAX_REMEMBERED = 10_000;
 
@@ -40,7 +38,8 @@ export function threadCounts(settings: ThreadSettings) {
   return {
     scan: scanThreads,
     device: ofAll(deviceThreads),
-    lookUp: ofAll(deviceThreads + OPENINGS),
+    // Each pool gets one more, because opening its directories holds a thread if they are on a dead disk.
+    lookUp: ofAll(deviceThreads + 1),
     // Half of these threads are for calls that end a stop, or the use of a volume.
     volume: 2 * ofAll(volumeThreads),
   };
@@ -71,7 +70,7 @@ export async function startThreads(
     const work = { ...lookUp, patienceMs: 10_000 };
     return {
       node,
-      'look-up': { threads: lookUps, places: new CallPlaces(ofPool + OPENINGS, lookUp) },
+      'look-up': { threads: lookUps, places: new CallPlaces(ofPool + 1, lookUp) },
       pool: { threads: devices, places: new CallPlaces(ofPool, work) },
       volume: { threads: volumes, places: new CallPlaces(ofVolumes, VOLUMES) },
       release: { threads: volumes, places: new CallPlaces(ofVolumes, VOLUMES) },
