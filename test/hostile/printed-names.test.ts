@@ -76,17 +76,17 @@ function open() {
 
 test('H37: no name acts on a terminal or forges a line of a table, and JSON has it unchanged', async (t) => {
   const env = { BLOCKDELTA_STATE_DIR: state(), BLOCKDELTA_POOLS: `pool=${workspace.path('no')}` };
-  // The lines of each: a head, and one for what has the name.
-  const commands: readonly [args: string[], lines: number][] = [
+  // The lines of each: a head, and one for what has the name; of the backup also that its image is none.
+  const commands: readonly [args: string[], lines: number, code?: number][] = [
     [['volumes'], 2],
     [['snapshots'], 2],
     [['catalogue', 'unknown'], 1],
-    [['backups', repository()], 2],
+    [['backups', repository()], 3, 5],
     [['prune', repository(), '--keep-last', '1', '--dry-run'], 1],
   ];
-  for (const [args, lines] of commands) {
+  for (const [args, lines, expected = 0] of commands) {
     const { code, stdout, stderr } = await runCommand(t, args, env);
-    assert.equal(code, 0, stderr);
+    assert.equal(code, expected, stderr);
     assert.doesNotMatch(stdout, ACTIVE, args.join());
     assert.ok(stdout.includes(SHOWN), stdout);
     assert.equal(stdout.trimEnd().split('\n').length, lines, stdout);
