@@ -9,7 +9,7 @@ import type { TlsSettings } from '../settings/tls.js';
 /** From here on a log, a report or an alert says so. */
 export const WARNED_DAYS = 30;
 
-const DAY_MS = 86_400_000;
+export const DAY_MS = 86_400_000;
 const PEM = /-----BEGIN CERTIFICATE-----[\s\S]+?-----END CERTIFICATE-----/g;
 
 export interface CertificateEnd {

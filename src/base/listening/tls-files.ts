@@ -16,11 +16,10 @@ import type { Logger } from 'pino';
 import { messageOf, printable } from '../errors.js';
 import { Periodic } from '../periodic.js';
 import type { TlsSettings } from '../settings/tls.js';
-import { daysLeft, endInWords, firstEnd, WARNED_DAYS } from './certificate-end.js';
+import { DAY_MS, daysLeft, endInWords, firstEnd, WARNED_DAYS } from './certificate-end.js';
 import { StartError } from './socket-path.js';
 
 const POLL_MS = 2000;
-const DAY_MS = 86_400_000;
 
 /** One consistent set of files. */
 export interface TlsMaterial {

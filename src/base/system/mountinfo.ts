@@ -192,6 +192,9 @@ export function mountsOfFileSystem(mounts: readonly MountEntry[], dev: number): 
   return mounts.filter((entry) => entry.major === majorOf(dev) && entry.minor === minorOf(dev));
 }
 
+/** LOOP_MAJOR of linux/major.h. */
+export const LOOP_MAJOR = 7;
+
 /** 12 bits of major and 20 of minor number, as stat(2) folds them into 32. */
 export const majorOf = (rdev: number): number => (rdev >>> 8) & 0xfff;
 export const minorOf = (rdev: number): number => (rdev & 0xff) | ((rdev >>> 12) & 0xfff00);

@@ -8,6 +8,7 @@ import { basename, dirname, join } from 'node:path';
 import { insteadOf } from '../../base/errors.js';
 import {
   btrfsSources,
+  LOOP_MAJOR,
   type MountEntry,
   type MountLine,
   majorOf,
@@ -71,8 +72,6 @@ export interface SeenEntry {
 const MOUNTINFO = '/proc/self/mountinfo';
 /** The errors that mean that a path does not exist. A path with too long a name cannot exist. */
 const ABSENT = ['ENOENT', 'ENOTDIR', 'ENAMETOOLONG'];
-/** LOOP_MAJOR of linux/major.h. */
-const LOOP_MAJOR = 7;
 const NO_ATTRIBUTE = ['ENOENT', 'ENXIO', 'ENODEV'];
 
 type MountsAround = (paths: string[], devices: number[]) => MountRecord[] | null;

@@ -65,8 +65,7 @@ export async function liveAmong(
 
 /** The paths where the volume is recorded as staged or published, except the given path. */
 export async function recordedPlaces({ catalogue }: Records, volumeId: string, except: string): Promise<Set<string>> {
-  const stagings = await catalogue.stagings(volumeId);
-  const publications = await catalogue.publications(volumeId);
+  const { stagings, publications } = await catalogue.volumeUses(volumeId);
   const records = [
     ...stagings.map(({ stagingPath, resolvedPath }) => ({ path: stagingPath, resolvedPath })),
     ...publications.map(({ targetPath, resolvedPath }) => ({ path: targetPath, resolvedPath })),

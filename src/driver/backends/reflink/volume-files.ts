@@ -9,7 +9,7 @@ import { readdir, readFile, stat } from 'node:fs/promises';
 import { basename } from 'node:path';
 import { bestEffort, unreported } from '../../../base/best-effort.js';
 import { CsiError, errorCode, insteadOf, SystemError } from '../../../base/errors.js';
-import { mountsAt, mountsOfDevice, rdevOf, readMountInfo } from '../../../base/system/mountinfo.js';
+import { LOOP_MAJOR, mountsAt, mountsOfDevice, rdevOf, readMountInfo } from '../../../base/system/mountinfo.js';
 import type { ReleaseWait } from '../../host/device-release.js';
 import { thawHeld } from '../../host/left-frozen.js';
 import type { FileState, LoopDevice } from '../../native/addon.js';
@@ -36,9 +36,6 @@ interface Found {
   device: LoopDevice | null;
   fileDevice: bigint | null;
 }
-
-/** LOOP_MAJOR of linux/major.h. */
-const LOOP_MAJOR = 7;
 
 export class VolumeFiles implements Attachments {
   readonly lastCopies: LastCopies;
