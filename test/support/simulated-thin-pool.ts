@@ -64,7 +64,7 @@ export class SimulatedProcess {
   /** On this thread: the tests open hundreds. */
   readonly ledger: ReturnType<typeof openLedgerHere>;
   readonly pool: ThinPool;
-  readonly queue = new SerialQueue('the pool');
+  readonly queue = new SerialQueue();
   readonly metadata: MetadataReader;
   readonly transactions: PoolTransactions;
   readonly devices: VolumeDevices;

@@ -30,7 +30,7 @@ const MAX_NODE_ID_BYTES = 256;
 
 /** Makes the handler of ControllerPublishVolume. Call this once: the handler serializes the publications. */
 export function volumePublisher(): Handler<'ControllerPublishVolume'> {
-  const queue = new SerialQueue('controller publications');
+  const queue = new SerialQueue();
   return async (deps, request, context) => {
     requireFields(request, 'volume_id', 'node_id', 'volume_capability');
     const volumeId = requireString(request.volume_id, 'volume_id');

@@ -58,7 +58,7 @@ export class PoolAdmission {
   #reservations(pool: string): Reservations {
     const known = this.#pools.get(pool);
     if (known !== undefined) return known;
-    const created = { bytes: 0n, queue: new SerialQueue(`the space of pool '${pool}'`) };
+    const created = { bytes: 0n, queue: new SerialQueue() };
     this.#pools.set(pool, created);
     return created;
   }

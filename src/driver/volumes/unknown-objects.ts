@@ -35,7 +35,7 @@ const MAX_BYTES = 64 << 20;
 /** The objects that the pools hold without a row and that nobody has confirmed. */
 export class LostRows {
   #objects: readonly UnknownObject[] = [];
-  readonly #queue = new SerialQueue('the list of unknown objects');
+  readonly #queue = new SerialQueue();
 
   constructor(
     private readonly stateDirectory: string,

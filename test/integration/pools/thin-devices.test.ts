@@ -100,7 +100,7 @@ class Machine {
       pool,
       devices,
       ledger: { ...real, setLabelledBytes },
-      queue: new SerialQueue('the pool'),
+      queue: new SerialQueue(),
       opened: { metadataPath: metadata, dataPath: data },
       dataBlockBytes: BLOCK,
       features: FEATURES,

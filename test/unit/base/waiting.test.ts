@@ -129,7 +129,7 @@ test('callers that come while an operation runs share it and its failure; a late
 });
 
 test('a queue runs one piece at a time in order, whatever fails, and idle waits for them all', async () => {
-  const queue = new SerialQueue('a test');
+  const queue = new SerialQueue();
   await queue.idle();
   const seen: string[] = [];
   const piece = (name: string) => async (): Promise<string> => {
@@ -147,25 +147,6 @@ test('a queue runs one piece at a time in order, whatever fails, and idle waits 
   );
   const results = (await ended).map((each) => ('value' in each ? each.value : each.reason.message));
   assert.deepEqual(results, ['broken', 'second', 'third']);
-});
-
-test('work in a queue that waits for that queue is rejected, unless its own piece has ended', async () => {
-  const queue = new SerialQueue('a test');
-  const nested = queue.run(async () => {
-    await turn();
-    return queue.run(async () => 'never');
-  });
-  await assert.rejects(nested, /work in the queue of a test waits for that queue/);
-  let later: Promise<string> | null = null;
-  const piece = new AbortController();
-  const ended = new Promise((resolve) => piece.signal.addEventListener('abort', resolve));
-  await queue.run(async () => {
-    later = ended.then(() => queue.run(async () => 'later'));
-  });
-  const behind = queue.run(() => turn());
-  piece.abort();
-  assert.equal(await later, 'later');
-  await behind;
 });
 
 /** Asks for turns and tells in which order they come. */

@@ -23,16 +23,14 @@ const PROBE_INTERVAL_MS = 1000;
 const RETRY_INTERVAL_MS = 30_000;
 
 export class SpaceReservations {
-  readonly #queue: SerialQueue;
+  readonly #queue = new SerialQueue();
   readonly #probes = new Periodic(PROBE_INTERVAL_MS, () => this.#probe());
 
   constructor(
     private readonly committed: CommittedSpace,
     private readonly directory: PoolDirectory,
     private readonly policy: SpacePolicy,
-  ) {
-    this.#queue = new SerialQueue(`the space of ${directory.layout.root}`);
-  }
+  ) {}
 
   /** Call after the pool has started. */
   start(): void {

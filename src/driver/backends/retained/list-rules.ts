@@ -27,15 +27,13 @@ export class ListRules implements PoolBases {
   #built = new ListGraph();
   readonly #building = new SingleFlight<string, StoredList>();
   /** Removals of bases take turns: one removal may join a list that ends at the base that the next one removes. */
-  readonly #removals: SerialQueue;
+  readonly #removals = new SerialQueue();
 
   constructor(
     private readonly store: ListStore,
     private readonly pool: string,
     private readonly onEvent?: OnEvent,
-  ) {
-    this.#removals = new SerialQueue(`the retained bases of pool '${pool}'`);
-  }
+  ) {}
 
   get #graph(): ListGraph {
     if (this.#loaded !== null) this.#built = graphOf(this.#loaded);

@@ -72,7 +72,7 @@ export class OpenPool {
   ) {
     const { native, ledger, features, onEvent } = deps;
     const { metadataPath } = opened;
-    const queue = new SerialQueue(`pool '${pool.pool}'`);
+    const queue = new SerialQueue();
     this.#deps = deps;
     this.ledger = ledger;
     this.pool = pool;
