@@ -80,6 +80,10 @@ echo "kubectl create namespace $namespace --dry-run=client -o yaml | kubectl app
 for name in router snapshot-metadata; do
   echo "kubectl -n $namespace create secret generic blockdelta-$name-tls --from-file='$here/$name' --dry-run=client -o yaml | kubectl apply -f -"
 done
+echo "# Install the chart, with changed-block lists; choose the pools and name your image:"
+set -- --set "'pools[0].kind=embedded'" --set image.repository=REGISTRY/blockdelta --set snapshotMetadata.enabled=true
+[ "$driver" = blockdelta.csi ] || set -- "$@" --set "driverName=$driver"
+echo "helm -n $namespace install blockdelta deploy/helm/blockdelta $* --set snapshotMetadata.caCert=$(base64 <snapshot-metadata/ca.crt | tr -d '\n')"
 echo "# Put those of each node into /etc/blockdelta/tls on that node, and on no other, for root alone:"
 for path in nodes/*/; do
   [ -d "$path" ] || continue

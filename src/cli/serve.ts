@@ -4,7 +4,7 @@
  * The socket is served before the pools are opened, so that Probe can report "starting". The first
  * SIGTERM or SIGINT waits for calls in flight, the second cancels them.
  */
-import type { Command } from 'commander';
+import { type Command, Option } from 'commander';
 import { nodeUri } from '../base/csi/routed-calls.js';
 import { CsiError } from '../base/errors.js';
 import { affordableConnections } from '../base/listening/open-files.js';
@@ -24,8 +24,13 @@ export function addServeCommand(program: Command): void {
   program
     .command('serve')
     .description('run the plugin; it is configured by environment variables')
+    // Every other command has this option, so people try it here.
+    .addOption(new Option('--endpoint <endpoint>').hideHelp())
     .addHelpText('after', `\n${settingsHelp(SETTINGS)}\n\n${EXIT_HELP}`)
-    .action(async () => {
+    .action(async ({ endpoint }: { endpoint?: string }, command: Command) => {
+      if (endpoint !== undefined) {
+        command.error(`error: serve takes its settings from the environment: set CSI_ENDPOINT=${endpoint}`);
+      }
       // The exit is explicit, so that a leaked thread or handle cannot keep the process alive.
       process.exit(await serve(process.env));
     });
@@ -82,6 +87,7 @@ export async function run(
   // The handlers must exist before the socket does: whoever sees the socket may send a signal.
   const stopRequested = watch(server);
   if (listen !== null) metrics?.observeCertificates(listen.tls);
+  if (config.guardianSocket !== null) metrics?.observeGuardian(config.guardianSocket);
   const metricsAt = await listenForMetrics(metrics, config, health);
   const listening = server.start().then(() => {
     const { endpoint, nodeId: node } = config;

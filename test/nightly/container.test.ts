@@ -76,7 +76,7 @@ async function untilReady(container: PluginContainer, client: CsiClient): Promis
 }
 
 test('podman and a node of a cluster import the image under the name that the chart has, and run it by that name', async (t) => {
-  const chart = { pool: { kind: 'embedded' }, image: { repository: 'localhost/blockdelta' } };
+  const chart = { pools: [{ kind: 'embedded' }], image: { repository: 'localhost/blockdelta' } };
   const nodes = helmTemplate(chart).find(({ kind }) => kind === 'DaemonSet');
   const containers: { name: string; image: string }[] = nodes?.['spec'].template.spec.containers;
   const named = containers.find(({ name }) => name === 'plugin')?.image ?? '';

@@ -79,6 +79,7 @@ const CORE = 'kubernetes-models/_schemas/IoK8sApi';
 const SCHEMAS: Readonly<Record<string, string>> = {
   v1: `${CORE}CoreV1`,
   'apps/v1': `${CORE}AppsV1`,
+  'batch/v1': `${CORE}BatchV1`,
   'networking.k8s.io/v1': `${CORE}NetworkingV1`,
   'policy/v1': `${CORE}PolicyV1`,
   'rbac.authorization.k8s.io/v1': `${CORE}RbacV1`,

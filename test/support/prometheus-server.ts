@@ -28,7 +28,7 @@ export class PrometheusServer {
     const file = join(directory, 'prometheus.yaml');
     const config = {
       global: { scrape_interval: '1s', evaluation_interval: '1s' },
-      rule_files: [packagePath('deploy/prometheus/alerts.yaml')],
+      rule_files: [packagePath('deploy/helm/blockdelta/files/alerts.yaml')],
       scrape_configs: [{ job_name: 'blockdelta', static_configs: [{ targets: [target] }] }],
     };
     // JSON is YAML.

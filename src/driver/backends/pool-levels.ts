@@ -8,7 +8,7 @@
  * Percent in use, of the space of a pool and of the metadata of a thin pool. Operators plan more space at `filling` and add it at
  * `high`. From `critical` on the default reserve refuses new volumes.
  *
- * Readers: the log (volumes/pool-usage.ts) and deploy/prometheus/alerts.yaml; doctor reports a pool at `high`.
+ * Readers: the log (volumes/pool-usage.ts) and deploy/helm/blockdelta/files/alerts.yaml; doctor reports a pool at `high`.
  */
 export const USED_PERCENT = { filling: 80n, high: 90n, critical: 95n } as const;
 
@@ -31,7 +31,7 @@ export const NEARLY_FULL_FREE_PERCENT = 1n;
  * Percent free below which a thin pool's metadata is short: a pool with full metadata stops, so embedded metadata grows, and the
  * operator of a metadata device is warned, long before. The kernel's own threshold is never higher.
  *
- * Readers: growth and monitor (thin/pool), and deploy/prometheus/alerts.yaml.
+ * Readers: growth and monitor (thin/pool), and deploy/helm/blockdelta/files/alerts.yaml.
  */
 export const METADATA_SHORT_FREE_PERCENT = 25n;
 

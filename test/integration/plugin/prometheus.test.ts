@@ -87,7 +87,7 @@ async function assertWellFormed(url: string): Promise<void> {
 
 /** Every query of the dashboard is one that Prometheus can evaluate; it starts only with rules that are. */
 async function assertQueriesValid(prometheus: PrometheusServer): Promise<void> {
-  const text = checkoutText('deploy/prometheus/dashboard.json');
+  const text = checkoutText('deploy/helm/blockdelta/files/dashboard.json');
   const { panels } = JSON.parse(text) as { panels: { targets?: { expr: string }[] }[] };
   const expressions = panels.flatMap(({ targets }) => targets ?? []).map(({ expr }) => expr);
   assert.ok(expressions.length > 40);

@@ -21,7 +21,7 @@ interface Rules {
   groups: { rules: { alert: string; expr: string }[] }[];
 }
 
-const alerts = (parse(read('deploy/prometheus/alerts.yaml')) as Rules).groups.flatMap(({ rules }) => rules);
+const alerts = (parse(read('deploy/helm/blockdelta/files/alerts.yaml')) as Rules).groups.flatMap(({ rules }) => rules);
 
 /** The alerts with this prefix and their expressions, in the order of the file. */
 const rulesNamed = (prefix: string): [alert: string, expr: string][] =>

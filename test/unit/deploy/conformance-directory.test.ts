@@ -7,13 +7,14 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { parse } from 'yaml';
 import { packagePath } from '../../../src/base/package-root.js';
+import { loadProgram } from '../../../src/cli/program.js';
 import { checkoutText } from '../../support/checkout-text.js';
 import { cluster } from '../../support/cluster.js';
-import { skipWithoutHelm as skip } from '../../support/manifests.js';
+import { assertValid, parseManifests, skipWithoutHelm as skip } from '../../support/manifests.js';
 import { temporaryDirectory } from '../../support/temporary.js';
 
 const DRIVER = parse(checkoutText('deploy/conformance/testdriver.yaml'));
-const PAGE = checkoutText('docs/kubernetes-conformance.md');
+const PAGE = checkoutText('docs/engineering/kubernetes-conformance.md');
 
 test('the driver file names the driver, its topology and classes that every kind of pool has', {
   skip,
@@ -38,10 +39,23 @@ test('the tests of group snapshots get classes when the driver file says that th
   assert.match(PAGE, /^\| restores from group snapshots, with `groupSnapshot` \|/m);
 });
 
-test('the page names each file of the directory', () => {
+test('a page names each file of the directory', () => {
+  const pages = PAGE + checkoutText('docs/test-your-driver.md');
   for (const file of readdirSync(packagePath('deploy/conformance'))) {
-    assert.ok(PAGE.includes(`deploy/conformance/${file}`), file);
+    assert.ok(pages.includes(`deploy/conformance/${file}`), file);
   }
+});
+
+test('the Job is valid, and its command has options of conformance', { skip }, async () => {
+  const manifests = parseManifests(checkoutText('deploy/conformance/job.yaml'));
+  await assertValid(manifests);
+  const [container] = manifests[0]?.['spec'].template.spec.containers ?? [];
+  const { commands } = await loadProgram(null);
+  const command = commands.find((each) => each.name() === 'conformance');
+  const known = command?.options.map(({ long }) => long);
+  const given = container.command.filter((word: string) => word.startsWith('--'));
+  for (const option of given) assert.ok(known?.includes(option.split('=')[0]), option);
+  assert.ok(given.some((option: string) => option.startsWith('--work-directory=/var/lib/kubelet/')));
 });
 
 function runSanity(env: Record<string, string>, ...args: string[]) {

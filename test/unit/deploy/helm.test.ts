@@ -24,7 +24,8 @@ import {
 import { isNightly } from '../../support/nightly.js';
 import { temporaryDirectory } from '../../support/temporary.js';
 
-const POOL = { pool: { kind: 'embedded' } };
+const IMAGE = { image: { repository: 'registry.example/blockdelta' } };
+const POOL = { ...IMAGE, pools: [{ kind: 'embedded' }] };
 
 const find = (manifests: readonly Manifest[], kind: string, name?: string): Manifest =>
   manifests.find((each) => each.kind === kind && (name ?? each.metadata.name) === each.metadata.name) ??
@@ -93,7 +94,7 @@ test('values combine freely, for each way and each pool, with all extras and wit
   ].entries()) {
     for (const kind of isNightly ? kinds : kinds.slice(index, index + 1)) {
       for (const chosen of [{}, extras]) {
-        const manifests = helmTemplate({ ...chosen, router, pool: { kind } });
+        const manifests = helmTemplate({ ...IMAGE, ...chosen, router, pools: [{ kind }] });
         await assertValid(manifests);
         const names = manifests.map(({ kind, metadata }) => `${kind} ${metadata.name}`);
         assert.equal(new Set(names).size, names.length);
@@ -109,12 +110,23 @@ test('unknown keys and wrong values are refused, each by its name', { skip }, ()
     assert.equal(status, 1, JSON.stringify(values));
     return stderr;
   };
-  assert.match(refused({}), /'\/pool\/kind': value must be one of 'directory', 'embedded', 'thin'/);
+  assert.match(refused(IMAGE), /pools is empty: name at least one, for example --set 'pools\[0\]\.kind=embedded'/);
+  assert.match(
+    refused({ ...POOL, image: {} }),
+    /image\.repository is empty: build the image .* --set image\.repository=/,
+  );
+  const sizes = { ...IMAGE, pools: ['1Gi', '2Gi'].map((size) => ({ kind: 'embedded', name: `p${size[0]}`, size })) };
+  assert.match(refused(sizes), /all embedded pools have one size/);
   const long = { ...POOL, kubeletDirectory: `/${'long/'.repeat(20)}kubelet` };
   assert.match(refused(long), /the kernel allows at most 107 characters/);
   const found = refused({
-    pools: {},
-    pool: { kind: 'zfs', directory: { path: '/srv/a,b' }, embedded: { size: '100GB' }, thin: { dataDevice: 'sdb' } },
+    pool: {},
+    pools: [
+      { kind: 'zfs' },
+      { kind: 'directory', path: '/srv/a,b' },
+      { kind: 'embedded', size: '100GB' },
+      { kind: 'thin', dataDevice: 'sdb' },
+    ],
     sidecars: { attacher: {} },
     router: { enable: false },
     settings: { LOG_LEVEL: 'info', BLOCKDELTA_POOLS: 'a=/b', BLOCKDELTA_RESERVE_PERCENT: 1.5 },
@@ -124,14 +136,14 @@ test('unknown keys and wrong values are refused, each by its name', { skip }, ()
     storageClasses: [{ name: 'a', fsType: 'ext3' }],
     node: { resources: { requests: { memory: 'much' } } },
   });
-  for (const key of ['pools', 'attacher', 'enable']) {
+  for (const key of ['pool', 'attacher', 'enable']) {
     assert.ok(found.includes(`additional properties '${key}' not allowed`), key);
   }
   const places = [
-    'pool/kind',
-    'pool/directory/path',
-    'pool/embedded/size',
-    'pool/thin/dataDevice',
+    'pools/0/kind',
+    'pools/1/path',
+    'pools/2/size',
+    'pools/3/dataDevice',
     'settings',
     'settings/BLOCKDELTA_RESERVE_PERCENT',
     'kubeletDirectory',
@@ -183,7 +195,10 @@ test('image, resources, log level and arguments of each sidecar are values', { s
 test('names, places and images of the values leave no default behind', { skip }, async () => {
   const placed = { nodeSelector: { disk: 'fast' }, tolerations: [{ key: 'storage' }], affinity: { nodeAffinity: {} } };
   const values = {
-    pool: { kind: 'directory', directory: { name: 'fast', path: '/mnt/fast' } },
+    pools: [
+      { kind: 'directory', name: 'fast', path: '/mnt/fast' },
+      { kind: 'embedded', name: 'spare', size: '7Gi' },
+    ],
     image: {
       repository: 'images.example/storage',
       tag: '9.9.9',
@@ -195,13 +210,31 @@ test('names, places and images of the values leave no default behind', { skip },
     driverName: 'disks.example',
     kubeletDirectory: '/var/lib/k0s/kubelet',
     listenHost: '[::]',
-    node: { ...placed, resources: { requests: { cpu: '3m' } } },
+    node: {
+      ...placed,
+      resources: { requests: { cpu: '3m' } },
+      updateStrategy: { type: 'OnDelete' },
+      podLabels: { team: 'storage' },
+      podAnnotations: { scraped: 'yes' },
+      extraEnv: [{ name: 'NODE_OPTIONS', value: '--import=/opt/trace.mjs' }],
+      extraVolumeMounts: [{ name: 'trace', mountPath: '/opt' }],
+      extraVolumes: [{ name: 'trace', emptyDir: {} }],
+    },
     controller: { ...placed, replicas: 3 },
     router: { nodeCertificatesDirectory: '/opt/tls', settings: { BLOCKDELTA_LOG_LEVEL: 'debug' } },
     snapshotMetadata: { enabled: true, caCert: 'QUFB' },
     groupSnapshots: { enabled: true },
     podIoLimits: { enabled: true },
-    monitoring: { enabled: true, namespace: 'prometheus' },
+    monitoring: {
+      enabled: true,
+      namespace: 'prometheus',
+      rules: { enabled: true, documentation: 'https://docs.example/blockdelta' },
+      dashboard: { enabled: true, labels: { grafana: 'yes' } },
+    },
+    volumeSnapshotClasses: [
+      { name: 'kept', default: true, annotations: { 'k10.kasten.io/is-snapshot-class': 'true' } },
+    ],
+    volumeAttributesClasses: [{ name: 'slow', labels: { tier: 'bronze' }, parameters: { readAheadKiB: '4' } }],
     storageClasses: [
       {
         name: 'one',
@@ -244,6 +277,43 @@ test('names, places and images of the values leave no default behind', { skip },
   assert.deepEqual(policy['spec'].egress[0], { ports: [{ port: 7777, protocol: 'TCP' }] });
   assert.match(text, /"kubernetes.io\/metadata.name":"prometheus"/);
   assert.match(text, /"BLOCKDELTA_LOG_LEVEL","value":"debug"/);
+  const { template, updateStrategy } = find(manifests, 'DaemonSet')['spec'];
+  assert.deepEqual(updateStrategy, { type: 'OnDelete' });
+  assert.deepEqual([template.metadata.labels.team, template.metadata.annotations], ['storage', { scraped: 'yes' }]);
+  const plugin = template.spec.containers.find(({ name }: { name: string }) => name === 'plugin');
+  const env = new Map(plugin.env.map(({ name, value }: { name: string; value: string }) => [name, value]));
+  assert.equal(env.get('NODE_OPTIONS'), '--import=/opt/trace.mjs');
+  assert.equal(env.get('BLOCKDELTA_POOLS'), 'fast=directory:/mnt/fast,spare=image:/var/lib/blockdelta/pools/spare');
+  assert.equal(env.get('BLOCKDELTA_EMBEDDED_POOL_SIZE'), '7Gi');
+  assert.ok(plugin.volumeMounts.some(({ name }: { name: string }) => name === 'trace'));
+  assert.ok(template.spec.volumes.some(({ name }: { name: string }) => name === 'trace'));
+  const annotations = {
+    'k10.kasten.io/is-snapshot-class': 'true',
+    'snapshot.storage.kubernetes.io/is-default-class': 'true',
+  };
+  assert.deepEqual(
+    (find(manifests, 'VolumeSnapshotClass', 'kept').metadata as { annotations?: object }).annotations,
+    annotations,
+  );
+  assert.equal(find(manifests, 'VolumeAttributesClass', 'slow').metadata.labels?.['tier'], 'bronze');
+  assert.match(text, /"runbook_url":"https:\/\/docs\.example\/blockdelta\/alerts\.html#blockdeltadown"/);
+  const dashboard = find(manifests, 'ConfigMap', 'blockdelta-dashboard');
+  assert.equal(dashboard.metadata.labels?.['grafana'], 'yes');
+  assert.deepEqual(
+    JSON.parse(dashboard['data']['blockdelta.json']),
+    JSON.parse(checkoutText(`${CHART}/files/dashboard.json`)),
+  );
+});
+
+test('the plugin leaves a node that is labelled for a repair, and the alert rules of the chart are those of the file', {
+  skip,
+}, () => {
+  const manifests = helmTemplate({ ...POOL, monitoring: { enabled: true, rules: { enabled: true } } });
+  const [term] = podSpec(manifests, 'DaemonSet').affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution
+    .nodeSelectorTerms;
+  assert.deepEqual(term.matchExpressions, [{ key: 'blockdelta.csi/stopped', operator: 'DoesNotExist' }]);
+  assert.ok(checkoutText('docs/runbook.md').includes('kubectl label node "$NODE" blockdelta.csi/stopped=true'));
+  assert.deepEqual(find(manifests, 'PrometheusRule')['spec'], parse(checkoutText(`${CHART}/files/alerts.yaml`)));
 });
 
 test('the test of the release uses a class that exists, and no rights', { skip }, () => {
@@ -262,7 +332,7 @@ const NOTES: [what: string, values: object, said: RegExp[], unsaid: RegExp[]][] 
   [
     'a router',
     POOL,
-    [/is still an example/, /^ +deploy\/kubernetes\/certificates\.sh certificates NODE/m],
+    [/^ +deploy\/kubernetes\/certificates\.sh certificates NODE/m],
     [/cert-manager/, /csistoragecapacities/, /caCert/],
   ],
   [

@@ -92,6 +92,15 @@ test('the script prints a command for each Secret of the document', { skip }, ()
   assert.doesNotMatch(printed, /--from-file='[^']*-ca'/);
 });
 
+test('the script prints the command that installs the chart with lists, with the authority that backup programs trust', {
+  skip,
+}, () => {
+  const [, authority = ''] =
+    /^helm -n blockdelta install .* --set snapshotMetadata\.caCert=(\S+)$/m.exec(printed) ?? [];
+  assert.deepEqual(Buffer.from(authority, 'base64'), read('snapshot-metadata', 'ca.crt'));
+  assert.doesNotMatch(printed, /driverName=/);
+});
+
 test('another namespace and another driver are in the certificates and the commands', {
   skip,
 }, () => {
@@ -99,6 +108,7 @@ test('another namespace and another driver are in the certificates and the comma
   const env = { ...process.env, NAMESPACE: 'storage', DRIVER: 'disks.example' };
   const { stdout } = spawnSync(SCRIPT, [elsewhere, 'node-a'], { encoding: 'utf8', env });
   assert.match(stdout, /kubectl -n storage create secret/);
+  assert.match(stdout, /helm -n storage install .* --set driverName=disks\.example /);
   const namesOf = (name: string) => new X509Certificate(readFileSync(join(elsewhere, name, 'tls.crt'))).subjectAltName;
   assert.match(namesOf('snapshot-metadata') ?? '', /DNS:blockdelta-snapshot-metadata\.storage\.svc/);
   assert.ok(namesOf(NODE)?.includes(nodeUri('disks.example', 'node-a')));

@@ -1,13 +1,10 @@
 /** The examples of docs/kubernetes.md work as they stand there. */
 import assert from 'node:assert/strict';
-import { spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { test } from 'node:test';
 import { parse } from 'yaml';
 import { nodeKeyOf } from '../../../src/base/csi/handles.js';
-import { packagePath } from '../../../src/base/package-root.js';
-import { checkoutText } from '../../support/checkout-text.js';
 import { cluster, KEPT, KUBERNETES_DOCUMENT, render } from '../../support/cluster.js';
 import {
   assertValid,
@@ -95,17 +92,6 @@ test('the object that has an unused volume deleted is valid, and Kubernetes take
   assert.match(nodeKeyOf(csi.volumeHandle) ?? '', /^[0-9a-f]{12}$/);
 });
 
-test('the command for the alert rules makes a valid PrometheusRule with all of them', async () => {
-  const command = /^ {4}(\{ printf .*\n.*) >prometheusrule\.yaml$/m.exec(KUBERNETES_DOCUMENT)?.[1];
-  assert.ok(command);
-  const { stdout, status } = spawnSync('sh', ['-c', command], { encoding: 'utf8', cwd: packagePath('.') });
-  assert.equal(status, 0);
-  const rules = parseManifests(stdout);
-  await assertValid(rules);
-  const alerts = checkoutText('deploy/prometheus/alerts.yaml');
-  assert.deepEqual(rules[0]?.['spec'], parse(alerts));
-});
-
 /** The commands of a section, in their order. */
 const commandsOf = (heading: string): string[] => {
   const [, section = ''] = KUBERNETES_DOCUMENT.split(`\n${heading}\n`);
@@ -146,10 +132,9 @@ test('every command is run by a test, or stands below a mark that it is not', ()
   const run = [
     /^kubectl kustomize deploy\/kubernetes\/single-node$/,
     /^deploy\/kubernetes\/certificates\.sh certificates node-a node-b$/,
-    /^(\{ printf '%s\\n'| {4}' {2}namespace: blockdelta') /,
   ];
   for (const section of KUBERNETES_DOCUMENT.split(/\n##+ /)) {
-    const text = section.replaceAll(/^```yaml$[\s\S]*?^```$/gm, '');
+    const text = section.replaceAll(/^```\w+$[\s\S]*?^```$/gm, '');
     const commands = [...text.matchAll(/^ {4}(.*)$/gm)].map(([, command = '']) => command);
     const marked = section.includes('*(not run by a test)*');
     for (const command of commands) {

@@ -1,4 +1,4 @@
-/** Holds docs/metrics.md, the alert rules and the dashboard of deploy/prometheus against the metrics that exist. */
+/** Holds docs/metrics.md, the alert rules and the dashboard of the chart against the metrics that exist. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { test } from 'node:test';
@@ -10,8 +10,8 @@ import { RouterMetrics } from '../../../src/router/router-metrics.js';
 import { checkoutText } from '../../support/checkout-text.js';
 import { NO_PROMETHEUS, prometheusProgram } from '../../support/prometheus.js';
 
-const RULES = 'deploy/prometheus/alerts.yaml';
-const DASHBOARD = 'deploy/prometheus/dashboard.json';
+const RULES = 'deploy/helm/blockdelta/files/alerts.yaml';
+const DASHBOARD = 'deploy/helm/blockdelta/files/dashboard.json';
 const UNIT_TESTS = 'test/unit/deploy/prometheus/alerts.test.yaml';
 
 /** Those that `blockdelta serve` and `blockdelta route` have, by their own registries. */
@@ -48,8 +48,9 @@ test('names follow the conventions of Prometheus', () => {
 interface Rule {
   alert: string;
   expr: string;
+  for?: string;
   labels: { severity: string };
-  annotations: { summary: string; runbook: string };
+  annotations: { summary: string; description: string; runbook_url: string };
 }
 
 interface Dashboard {
@@ -106,6 +107,8 @@ function queries(): Query[] {
 /** The labels of each series: those of its metric, and what Prometheus adds. */
 function existingSeries(): Map<string, Set<string>> {
   const series = new Map<string, Set<string>>();
+  // kube-state-metrics has this one.
+  series.set('kube_daemonset_status_number_unavailable', new Set(['namespace', 'daemonset']));
   for (const { name, type, labels } of existingMetrics()) {
     const all = ['instance', 'job', ...labels];
     const names = type === 'histogram' ? [`${name}_sum`, `${name}_count`] : [name];
@@ -148,7 +151,7 @@ test('the texts of an alert use labels that its series have', () => {
   }
 });
 
-test('every alert has a severity, a paragraph in docs/alerts.md that its runbook names, and no other has one', () => {
+test('every alert has a severity, a description, and a paragraph in docs/alerts.md that its runbook_url names', () => {
   const headings = [...checkoutText('docs/alerts.md').matchAll(/^## (Blockdelta\w+)$/gm)].map(([, h]) => h);
   assert.deepEqual(
     headings,
@@ -156,8 +159,14 @@ test('every alert has a severity, a paragraph in docs/alerts.md that its runbook
   );
   for (const { alert, labels, annotations } of rules()) {
     assert.ok(['info', 'warning', 'critical'].includes(labels.severity), alert);
-    assert.equal(annotations.runbook, `docs/alerts.md#${alert.toLowerCase()}`);
-    assert.match(annotations.summary, /\{\{ \$labels\.instance \}\}/, alert);
+    assert.equal(annotations.runbook_url, `/alerts.html#${alert.toLowerCase()}`);
+    assert.match(annotations.description, /^Check: \S/, alert);
+    // Its series are of the cluster, not of a node.
+    if (alert !== 'BlockdeltaNodeMissing') assert.match(annotations.summary, /\{\{ \$labels\.instance \}\}/, alert);
+  }
+  for (const { alert, labels, for: after = '0m' } of rules()) {
+    const row = `| [${alert}](#${alert.toLowerCase()}) | ${labels.severity} | ${after} | `;
+    assert.ok(checkoutText('docs/alerts.md').includes(row), row);
   }
   const paragraphs = checkoutText('docs/alerts.md').split(/^## /m).slice(1);
   for (const paragraph of paragraphs) {

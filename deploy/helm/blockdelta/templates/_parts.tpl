@@ -1,7 +1,7 @@
 {{/* What several templates need. */}}
 
 {{- define "blockdelta.image" -}}
-{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ with .Values.image.digest }}@{{ . }}{{ end }}
+{{ required "image.repository is empty: build the image (docs/install-container.md), push it to a registry of yours, and add --set image.repository=REGISTRY/blockdelta" .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ with .Values.image.digest }}@{{ . }}{{ end }}
 {{- end }}
 
 {{/* The directory of the plugin's socket on the host. */}}
@@ -11,6 +11,19 @@
 {{- fail (printf "the socket of the plugin would be %s/csi.sock, but the kernel allows at most 107 characters: choose a shorter kubeletDirectory or driverName" $directory) }}
 {{- end }}
 {{- $directory }}
+{{- end }}
+
+{{/* Labels and annotations of a class: the context is the class, and own annotations beside those of the values. */}}
+{{- define "blockdelta.classMetadata" -}}
+labels:
+  app.kubernetes.io/name: blockdelta
+  {{- with .class.labels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with merge (dict) (.class.annotations | default dict) (.own | default dict) }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end }}
 
 {{/* Labels of a pod: the context is its component. Selectors use them too, so they never change. */}}
@@ -30,25 +43,40 @@ app.kubernetes.io/component: {{ . }}
 - name: {{ $name }}
   value: {{ include "blockdelta.settingValue" $value }}
 {{- end }}
-{{- with .Values.pool }}
+{{- $pools := list }}
+{{- $of := dict "directory" list "embedded" list "thin" list }}
+{{- range .Values.pools }}
+{{- $name := .name | default (get (dict "directory" "data" "embedded" "default" "thin" "thin") .kind) }}
+{{- $ledger := printf "/var/lib/blockdelta/pools/%s" $name }}
 {{- if eq .kind "directory" }}
-- name: BLOCKDELTA_POOLS
-  value: {{ printf "%s=directory:%s" .directory.name .directory.path | quote }}
+{{- $pools = append $pools (printf "%s=directory:%s" $name (.path | default "/srv/blockdelta")) }}
 {{- else if eq .kind "embedded" }}
-# A pool in an image, on whatever file system the host has. The image takes its blocks from the host as volumes
-# are promised space, at most the size given here.
-- name: BLOCKDELTA_POOLS
-  value: {{ printf "%s=image:/var/lib/blockdelta/pools/%s" .embedded.name .embedded.name | quote }}
-- name: BLOCKDELTA_EMBEDDED_POOL_SIZE
-  value: {{ .embedded.size | quote }}
+{{- $pools = append $pools (printf "%s=image:%s" $name $ledger) }}
 {{- else }}
-# A pool of dm-thin. The ledger in its directory belongs to the devices.
+{{- $metadata := .metadataDevice | default "/dev/disk/by-partlabel/blockdelta-metadata" }}
+{{- $data := .dataDevice | default "/dev/disk/by-partlabel/blockdelta-data" }}
+{{- $pools = append $pools (printf "%s=thin:%s;metadata=%s;data=%s" $name $ledger $metadata $data) }}
+{{- end }}
+{{- $common := eq .kind "embedded" | ternary (.size | default "100Gi") (.discards | default "passdown") }}
+{{- $_ := set $of .kind (append (get $of .kind) $common | uniq) }}
+{{- end }}
+{{- if empty $pools }}
+{{- fail "pools is empty: name at least one, for example --set 'pools[0].kind=embedded'" }}
+{{- end }}
+{{- if or (gt (len $of.embedded) 1) (gt (len $of.thin) 1) }}
+{{- fail "pools: all embedded pools have one size, and all thin pools one value of discards" }}
+{{- end }}
 - name: BLOCKDELTA_POOLS
-  value: {{ printf "%s=thin:/var/lib/blockdelta/pools/%s;metadata=%s;data=%s" .thin.name .thin.name .thin.metadataDevice .thin.dataDevice | quote }}
+  value: {{ join "," $pools | quote }}
+{{- with first $of.embedded }}
+# An image takes its blocks from the host as volumes are promised space, at most this size.
+- name: BLOCKDELTA_EMBEDDED_POOL_SIZE
+  value: {{ . | quote }}
+{{- end }}
+{{- with first $of.thin }}
 # With keep, deltas from deleted snapshots survive a power failure, and the data device is not trimmed.
 - name: BLOCKDELTA_THIN_DISCARDS
-  value: {{ .thin.discards }}
-{{- end }}
+  value: {{ . }}
 {{- end }}
 {{- if .Values.router.enabled }}
 # All addresses of the pod, where the router reaches it.
