@@ -4,6 +4,8 @@
  */
 import { randomInt } from 'node:crypto';
 import { readFileSync } from 'node:fs';
+import { mkdir } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import { Argument, type Command } from 'commander';
 import { messageOf } from '../base/errors.js';
 import { compare } from '../tools/bench/compare.js';
@@ -15,24 +17,29 @@ import { formatText } from '../tools/bench/report/text.js';
 import type { SpeedRow } from '../tools/bench/row.js';
 import { runSuites } from '../tools/bench/run-suites.js';
 import { SUITES, type Suites } from '../tools/bench/suites/index.js';
+import {
+  addDriverOptions,
+  controllerSocketPathOf,
+  type DriverOptions,
+  defaultWorkDirectory,
+} from './driver-options.js';
 import { socketPathOf } from './endpoint.js';
 import { ExitCode } from './exit-codes.js';
-import { addPair, parsePositive, parseSize } from './option-values.js';
+import { parsePositive, parseSize } from './option-values.js';
 import { complain, print, runToExitCode } from './output.js';
 import { writeOutput } from './output-file.js';
-import { parseOutput, parsePath } from './paths.js';
+import { parsePath } from './paths.js';
 import { socketProblem } from './socket.js';
 
-interface BenchOptions {
+interface BenchOptions extends DriverOptions {
   all: boolean;
-  endpoint?: string;
-  parameters: Readonly<Record<string, string>>;
   volumeSize?: number;
   rounds: number;
   seed?: number;
   curves: boolean;
   tiny: boolean;
-  json?: string;
+  json: boolean;
+  report?: string;
   html?: string;
   markdown: boolean;
   list: boolean;
@@ -78,14 +85,18 @@ export function addBench(above: Command, measured: Bench): void {
   bench
     .addArgument(new Argument('[suite...]', 'the suites to run').choices(Object.keys(suites)))
     .option('--all', 'run every suite', false)
-    .option('--endpoint <endpoint>', "the driver's socket, unix:///path (default: this plugin, started on an XFS pool)")
-    .option('--parameters <key=value>', "a parameter of that driver's StorageClass; repeatable", addPair, {})
+    .option(
+      '--endpoint <endpoint>',
+      "the driver's socket, unix:///path (default: this plugin, started on an XFS pool)",
+    );
+  addDriverOptions(bench)
     .option('--volume-size <bytes>', 'size of filled volumes, or like 256Mi (default: 1Gi, 2Gi for stream)', parseSize)
     .option('--rounds <number>', 'rounds of each row', parsePositive, DEFAULT_ROUNDS)
     .option('--seed <number>', 'repeat the order of the rounds of a run (default: random)', parsePositive)
     .option('--curves', 'also measure how costs grow; takes longer', false)
     .option('--tiny', 'tiny sizes, to see that the suites run; the figures mean nothing', false)
-    .option('--json <file>', 'also write every figure as JSON; - for stdout, instead of the table', parseOutput)
+    .option('--json', 'print every figure as JSON, instead of the table', false)
+    .option('--report <file>', 'also write every figure as JSON', parsePath)
     .option('--html <file>', 'also write a page with charts, which needs no other file', parsePath)
     .option('--markdown', 'print the table as Markdown', false)
     .option('--list', 'print the suites and exit', false)
@@ -103,7 +114,7 @@ function addCompareCommand(bench: Command): void {
   const command = bench
     .command('compare')
     .description('say what changed between two reports beyond noise')
-    .argument('<before>', 'a file that --json has written', parsePath)
+    .argument('<before>', 'a file that --report has written', parsePath)
     .argument('<after>', 'another one', parsePath)
     .addHelpText('after', COMPARE_HELP)
     .action(async (before: string, after: string) => {
@@ -119,14 +130,14 @@ function addShowCommand(bench: Command): void {
   const command = bench
     .command('show')
     .description('print a report again, or make its page')
-    .argument('<report>', 'a file that --json has written', parsePath)
+    .argument('<report>', 'a file that --report has written', parsePath)
     .option('--html <file>', 'write a page with charts', parsePath)
     .option('--markdown', 'print the tables as Markdown', false)
     .action(async (file: string) => {
       await write(
         readReport(command, file),
         // Commander assigns an option that both commands have to the parent command, wherever the option is given.
-        command.optsWithGlobals<Pick<BenchOptions, 'html' | 'markdown'>>(),
+        command.optsWithGlobals<Pick<BenchOptions, 'json' | 'html' | 'markdown'>>(),
       );
     });
 }
@@ -154,8 +165,11 @@ async function runBench(
       return ExitCode.UNREACHABLE;
     }
   }
+  const controllerSocketPath = controllerSocketPathOf(command, options);
   let failed = false;
   const code = await runToExitCode(async (signal) => {
+    const workDirectory = options.workDirectory ?? (endpoint === null ? tmpdir() : defaultWorkDirectory('csi-bench'));
+    await mkdir(workDirectory, { recursive: true });
     const loaded = await Promise.all(names.map((name) => suites[name]?.()));
     const document = await runSuites(
       loaded.filter((suite) => suite !== undefined),
@@ -164,7 +178,10 @@ async function runBench(
         rounds: options.rounds,
         size: options.tiny ? 'tiny' : 'full',
         socketPath: endpoint,
+        reach: { ...(controllerSocketPath && { controllerSocketPath }), secrets: options.secrets },
         parameters: options.parameters,
+        snapshotParameters: options.snapshotParameters,
+        workDirectory,
         volumeBytes: options.volumeSize ?? null,
         curves: options.curves,
         table,
@@ -189,11 +206,11 @@ function suitesOf(command: Command, suites: Suites, asked: readonly string[], op
 
 async function write(
   document: Document,
-  { json, html, markdown }: Pick<BenchOptions, 'json' | 'html' | 'markdown'>,
+  { json, report, html, markdown }: Pick<BenchOptions, 'json' | 'report' | 'html' | 'markdown'>,
 ): Promise<void> {
   if (html !== undefined) await writeOutput(html, formatHtml(document));
-  if (json !== undefined && json !== '-') await writeOutput(json, formatJson(document));
-  if (json === '-') await print(formatJson(document));
+  if (report !== undefined) await writeOutput(report, formatJson(document));
+  if (json) await print(formatJson(document));
   else await print(markdown ? formatMarkdown(document) : formatText(document));
 }
 

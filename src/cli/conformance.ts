@@ -3,45 +3,45 @@
  * file has the options, the output and the exit codes; the checks are in tools/conformance/.
  */
 import { randomInt } from 'node:crypto';
-import { readFileSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
-import { type Command, InvalidArgumentError, Option } from 'commander';
+import { type Command, Option } from 'commander';
 import { messageOf } from '../base/errors.js';
 import { othersIn } from '../base/system/own-files.js';
 import { followWay } from '../base/system/own-way.js';
 import { CHECKS } from '../tools/conformance/all-checks.js';
 import type { Check } from '../tools/conformance/check.js';
-import type { AccessType, StringMap, SuiteOptions } from '../tools/conformance/options.js';
+import type { AccessType, SuiteOptions } from '../tools/conformance/options.js';
 import type { CheckResult, Report } from '../tools/conformance/report.js';
 import { countOf } from '../tools/conformance/report.js';
 import { formatJson } from '../tools/conformance/report-json.js';
 import { formatJunit } from '../tools/conformance/report-junit.js';
 import { formatTable } from '../tools/conformance/report-table.js';
 import { isSelected, matches, runSuite } from '../tools/conformance/runner.js';
+import {
+  addDriverOptions,
+  controllerSocketPathOf,
+  type DriverOptions,
+  defaultWorkDirectory,
+} from './driver-options.js';
 import { socketPathOf } from './endpoint.js';
 import { ExitCode } from './exit-codes.js';
-import { addPair, parsePositive, parseSize } from './option-values.js';
+import { parsePositive, parseSize } from './option-values.js';
 import { complain, harmless, SIGNALS } from './output.js';
 import { writeOutput } from './output-file.js';
 import { parseOutput, parsePath } from './paths.js';
 import { ProgressLine } from './progress.js';
 import { socketProblem } from './socket.js';
 
-interface ConformanceOptions {
-  endpoint?: string;
-  controllerEndpoint?: string;
-  parameters: StringMap;
-  snapshotParameters: StringMap;
-  secrets: Readonly<Record<string, StringMap>>;
+interface ConformanceOptions extends DriverOptions {
   access: 'block' | 'mount' | 'both';
-  mountFs: string;
+  mountFs?: string;
   volumeSize?: number;
-  workDirectory: string;
   only: string[];
   skip: string[];
   timeout: number;
   seed?: number;
-  json?: string;
+  json: boolean;
+  report?: string;
   junit?: string;
   list: boolean;
   verbose: boolean;
@@ -68,7 +68,7 @@ export function addConformanceCommand(program: Command): void {
     .action(async () => {
       const options = command.opts<ConformanceOptions>();
       if (options.list) {
-        process.stdout.write(listOf(CHECKS));
+        process.stdout.write(listOf(CHECKS.filter(({ id }) => isSelected(id, options))));
         return;
       }
       process.exitCode = await runConformance(suiteOptionsOf(command, options), options);
@@ -77,26 +77,19 @@ export function addConformanceCommand(program: Command): void {
 
 function addOptions(command: Command): Command {
   const pattern = 'check ids, where * matches anything; repeatable';
-  return command
-    .option('--endpoint <endpoint>', "the driver's socket, unix:///path (default: CSI_ENDPOINT)")
-    .option(
-      '--controller-endpoint <endpoint>',
-      'socket of the Controller, GroupController and SnapshotMetadata services (default: --endpoint)',
-    )
-    .option('--parameters <key=value>', 'a StorageClass parameter; repeatable', addPair, {})
-    .option('--snapshot-parameters <key=value>', 'a CreateSnapshot parameter; repeatable', addPair, {})
-    .option('--secrets <file>', 'JSON file: secrets by RPC name, "*" for all others', readSecrets, {})
+  command.option('--endpoint <endpoint>', "the driver's socket, unix:///path (default: CSI_ENDPOINT)");
+  return addDriverOptions(command)
     .addOption(
       new Option('--access <type>', 'access types to test with').choices(['block', 'mount', 'both']).default('both'),
     )
-    .option('--mount-fs <type>', 'fs_type of mount volumes (default: the driver chooses)', '')
+    .option('--mount-fs <type>', 'fs_type of mount volumes (default: the driver chooses)')
     .option('--volume-size <bytes>', 'size of volumes, or like 1Gi (default: 64Mi; xfs 320Mi, btrfs 256Mi)', parseSize)
-    .option('--work-directory <directory>', 'directory for staging and target paths', parsePath, '/tmp/csi-conformance')
     .option('--only <pattern>', `run only these checks: ${pattern}`, addPattern, [])
     .option('--skip <pattern>', `skip these checks: ${pattern}`, addPattern, [])
     .option('--timeout <seconds>', 'timeout of each check, and of each call including its retries', parsePositive, 60)
     .option('--seed <number>', 'repeat the writes of the run with this seed (default: random, printed)', parsePositive)
-    .option('--json <file>', 'write the report as JSON; - for stdout, instead of the table', parseOutput)
+    .option('--json', 'print the report as JSON, instead of the table', false)
+    .option('--report <file>', 'also write the report as JSON', parsePath)
     .option('--junit <file>', 'write the report as JUnit XML; - for stdout, instead of the table', parseOutput)
     .option('--list', 'print the checks and exit', false)
     .option('--verbose', 'report each check on stderr as it runs', false);
@@ -111,15 +104,14 @@ function suiteOptionsOf(command: Command, options: ConformanceOptions): SuiteOpt
   const access: readonly AccessType[] = options.access === 'both' ? ['block', 'mount'] : [options.access];
   return {
     socketPath,
-    controllerSocketPath:
-      options.controllerEndpoint === undefined ? socketPath : socketPathOf(command, options.controllerEndpoint),
+    controllerSocketPath: controllerSocketPathOf(command, options) ?? socketPath,
     parameters: options.parameters,
     snapshotParameters: options.snapshotParameters,
     secrets: options.secrets,
     access,
-    mountFileSystem: options.mountFs,
+    mountFileSystem: options.mountFs ?? '',
     volumeSizeBytes: options.volumeSize ?? null,
-    workDirectory: options.workDirectory,
+    workDirectory: options.workDirectory ?? defaultWorkDirectory('csi-conformance'),
     only: options.only,
     skip: options.skip,
     timeoutMs: options.timeout * 1000,
@@ -127,7 +119,7 @@ function suiteOptionsOf(command: Command, options: ConformanceOptions): SuiteOpt
   };
 }
 
-async function runConformance(options: SuiteOptions, { verbose, json, junit }: ConformanceOptions): Promise<ExitCode> {
+async function runConformance(options: SuiteOptions, outputs: ConformanceOptions): Promise<ExitCode> {
   for (const path of [options.socketPath, options.controllerSocketPath]) {
     const problem = await socketProblem(path);
     if (problem === null) continue;
@@ -160,17 +152,17 @@ async function runConformance(options: SuiteOptions, { verbose, json, junit }: C
       onStart: (check) => {
         running = check.id;
         line.clear();
-        if (verbose) process.stderr.write(`${check.id} ...\n`);
+        if (outputs.verbose) process.stderr.write(`${check.id} ...\n`);
       },
       onResult: (result) => {
         ended += 1;
         if (result.result === 'failed') failed += 1;
         line.clear();
-        if (verbose) logResult(result);
+        if (outputs.verbose) logResult(result);
       },
     });
     line.end();
-    await write(report, json, junit);
+    await write(report, outputs);
     if (interrupt.signal.aborted) return ExitCode.INTERRUPTED;
     return countOf(report, 'failed') === 0 ? ExitCode.OK : ExitCode.FAILURE;
   } catch (error) {
@@ -193,22 +185,18 @@ async function ownWorkDirectory(given: string): Promise<string> {
   );
 }
 
-async function write(report: Report, json: string | undefined, junit: string | undefined): Promise<void> {
-  if (json !== '-' && junit !== '-') process.stdout.write(harmless(formatTable(report)));
-  await writeTo(json, () => formatJson(report));
-  await writeTo(junit, () => formatJunit(report));
-}
-
-async function writeTo(file: string | undefined, format: () => string): Promise<void> {
-  if (file === '-') process.stdout.write(format());
-  else if (file !== undefined) await writeOutput(file, format());
+async function write(report: Report, { json, report: file, junit }: ConformanceOptions): Promise<void> {
+  if (json) process.stdout.write(formatJson(report));
+  else if (junit === '-') process.stdout.write(formatJunit(report));
+  else process.stdout.write(harmless(formatTable(report)));
+  if (file !== undefined) await writeOutput(file, formatJson(report));
+  if (junit !== undefined && junit !== '-') await writeOutput(junit, formatJunit(report));
 }
 
 function listOf(checks: readonly Check[]): string {
   const width = Math.max(...checks.map(({ id }) => id.length));
   const lines = checks.map(
-    ({ id, rule, level, section, title }) =>
-      `${id.padEnd(width)}  ${rule.padEnd(5)}  ${level.padEnd(6)}  ${title} [${section}]\n`,
+    ({ id, level, section, title }) => `${id.padEnd(width)}  ${level.padEnd(6)}  ${title} [${section}]\n`,
   );
   return lines.join('');
 }
@@ -220,22 +208,4 @@ function logResult({ id, result, detail, seconds }: CheckResult): void {
 
 function addPattern(value: string, before: string[]): string[] {
   return [...before, value];
-}
-
-function readSecrets(path: string): Record<string, StringMap> {
-  const file = parsePath(path);
-  let content: unknown;
-  try {
-    content = JSON.parse(readFileSync(file, 'utf8'));
-  } catch (error) {
-    throw new InvalidArgumentError(`${file}: ${(error as Error).message}`);
-  }
-  const isMap = (value: unknown): value is object =>
-    typeof value === 'object' && value !== null && !Array.isArray(value);
-  const isSecrets = (value: unknown): boolean =>
-    isMap(value) && Object.values(value).every((secret) => typeof secret === 'string');
-  if (!isMap(content) || !Object.values(content).every(isSecrets)) {
-    throw new InvalidArgumentError('It must be like {"CreateVolume": {"key": "value"}}.');
-  }
-  return content as Record<string, StringMap>;
 }

@@ -2,7 +2,7 @@
  * All commands, grouped by who needs them. `--help`, the completion, the man pages and docs/command-line.md show
  * the groups in this order.
  */
-import { Command } from 'commander';
+import { Command, Help, type Option } from 'commander';
 import { packageVersion } from '../base/version.js';
 
 type AddCommand = (program: Command) => void;
@@ -46,12 +46,23 @@ const GROUPS: Readonly<Record<string, Readonly<Record<string, () => Promise<AddC
   },
 };
 
+function withoutEmptyDefault(option: Option): Option {
+  const { defaultValue } = option;
+  const isEmpty =
+    defaultValue === '' ||
+    defaultValue === false ||
+    (typeof defaultValue === 'object' && Object.keys(defaultValue ?? {}).length === 0);
+  return isEmpty ? Object.assign(Object.create(option), { defaultValue: undefined }) : option;
+}
+
 /** @param name the only command to load; all commands are loaded if no command has this name */
 export async function loadProgram(name: string | null): Promise<Command> {
   const program = new Command('blockdelta')
     .description('CSI plugin for node-local block storage that streams changed-block lists')
     .version(packageVersion())
     .showHelpAfterError('(use --help for usage)')
+    // Commands inherit this. Commander would print a default that is empty, such as (default: {}).
+    .configureHelp({ optionDescription: (option) => new Help().optionDescription(withoutEmptyDefault(option)) })
     // Commands inherit this. Commander exits with 1 on wrong usage; here 1 means a failure.
     .exitOverride();
   const isKnown = Object.values(GROUPS).some((group) => Object.hasOwn(group, name ?? ''));

@@ -200,7 +200,10 @@ const KINDS: Readonly<Record<string, readonly [RegExp, (volume: Forgery) => void
   'image-empty': [/has 0 bytes, and the manifest says/, (v) => truncateSync(v.image, 0)],
   'image-cut': [/bytes, and the manifest says/, (v) => truncateSync(v.image, 65_536)],
   'image-long': [/has \d+ bytes, and the manifest says/, (v) => truncateSync(v.image, 2 ** 42)],
-  'image-changed': [/their checksum is another one/, (v) => v.write(300_000, Buffer.from([1, 2, 3]))],
+  'image-changed': [
+    /checksum mismatch within the \d+ bytes that begin at byte 0/,
+    (v) => v.write(300_000, Buffer.from([1, 2, 3])),
+  ],
   'image-link': [/no regular file/, (v) => v.inPlaceOf(v.image, (path) => symlinkSync(secret(), path))],
   'image-pipe': [/no regular file/, (v) => v.inPlaceOf(v.image, (path) => execFileSync('mkfifo', [path]))],
   'image-directory': [/no regular file/, (v) => v.inPlaceOf(v.image, (path) => mkdirSync(path))],

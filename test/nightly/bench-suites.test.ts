@@ -35,10 +35,9 @@ after(() => rmSync(OWN, { recursive: true }));
 const validate = new Ajv({ strictTypes: false }).compile(JSON.parse(checkoutText('docs/bench-report.schema.json')));
 
 async function reportOf(t: TestContext, isOwn: boolean, ...args: string[]) {
-  const json = ['--json', '-'];
   const { code, stdout, stderr } = isOwn
-    ? await runCommand(t, [...args, ...json], ENV, [], BENCH)
-    : await runCommand(t, ['bench', ...args, ...json], ENV);
+    ? await runCommand(t, [...args, '--json'], ENV, [], BENCH)
+    : await runCommand(t, ['bench', ...args, '--json'], ENV);
   assert.equal(code, 0, stderr);
   const document = parseDocument(stdout);
   assert.equal(validate(document), true, JSON.stringify(validate.errors));

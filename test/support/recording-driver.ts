@@ -39,8 +39,8 @@ export class RecordingDriver {
   private constructor(readonly endpoint: string) {}
 
   /** `answers` take the place of the driver's own; throwing an object is a refusal. */
-  static async start(workspace: Workspace, answers: Answers = {}): Promise<RecordingDriver> {
-    const driver = new RecordingDriver(`unix://${workspace.path('recorder.sock')}`);
+  static async start(workspace: Workspace, answers: Answers = {}, name = 'recorder'): Promise<RecordingDriver> {
+    const driver = new RecordingDriver(`unix://${workspace.path(`${name}.sock`)}`);
     Object.assign(driver.#answers, answers);
     for (const definition of Object.values(clientServices())) {
       const handlers = Object.keys(definition).map((rpc) => [rpc, driver.#handler(rpc)]);

@@ -69,17 +69,27 @@ export const SERVICE_SETTINGS = {
 /** SERVICE_SETTINGS explains each setting; the names of the fields end with their units. */
 export type ServiceConfig = Readonly<ReturnType<typeof parseServiceSettings>>;
 
-/** @throws ConfigError for the first invalid setting */
-export function parseServiceSettings({ given, text, count, choice }: ReaderOf<typeof SERVICE_SETTINGS>) {
-  const socketPath = parseEndpoint(given('CSI_ENDPOINT'));
+/**
+ * The driver's name, and the key of the topology in which a node's volumes are.
+ *
+ * @throws ConfigError
+ */
+export function parseDriverIdentity({ given, text }: Pick<ReaderOf<typeof SERVICE_SETTINGS>, 'given' | 'text'>) {
   const driverName = parseDriverName(text('BLOCKDELTA_DRIVER_NAME'));
+  const topologyKey = parseTopologyKey(given('BLOCKDELTA_TOPOLOGY_KEY') ?? `${driverName.toLowerCase()}/node`);
+  return { driverName, topologyKey };
+}
+
+/** @throws ConfigError for the first invalid setting */
+export function parseServiceSettings(reader: ReaderOf<typeof SERVICE_SETTINGS>) {
+  const { given, text, count, choice } = reader;
+  const socketPath = parseEndpoint(given('CSI_ENDPOINT'));
   const metrics = given('BLOCKDELTA_METRICS_ADDRESS');
   return {
     endpoint: `unix://${socketPath}`,
     socketPath,
     socketMode: parseSocketMode(text('BLOCKDELTA_SOCKET_MODE')),
-    driverName,
-    topologyKey: parseTopologyKey(given('BLOCKDELTA_TOPOLOGY_KEY') ?? `${driverName.toLowerCase()}/node`),
+    ...parseDriverIdentity(reader),
     csiLevel: choice('BLOCKDELTA_CSI_LEVEL', CSI_LEVELS),
     logLevel: choice('BLOCKDELTA_LOG_LEVEL', LOG_LEVELS),
     metricsAddress: metrics === undefined ? null : parseHostPort('BLOCKDELTA_METRICS_ADDRESS', metrics),

@@ -22,12 +22,14 @@ export function parseEndpoint(value: string | undefined): string {
         'for example CSI_ENDPOINT=unix:///run/blockdelta/csi.sock',
     );
   }
-  if (!value.startsWith('unix://')) {
-    throw new ConfigError(`CSI_ENDPOINT is '${value}': only unix:// endpoints are served`);
+  const path = value.startsWith('/') ? value : value.slice('unix://'.length);
+  if (path !== value && !value.startsWith('unix://')) {
+    throw new ConfigError(
+      `CSI_ENDPOINT is '${value}': only unix:// endpoints, or absolute paths of sockets, are served`,
+    );
   }
-  const path = value.slice('unix://'.length);
   if (!isAbsolute(path) || path !== normalize(path)) {
-    throw new ConfigError(`CSI_ENDPOINT is '${value}': the path after unix:// must be absolute and normalized`);
+    throw new ConfigError(`CSI_ENDPOINT is '${value}': the path must be absolute and normalized`);
   }
   if (!path.endsWith('.sock')) {
     throw new ConfigError(`CSI_ENDPOINT is '${value}': the socket's name must end in .sock`);

@@ -90,13 +90,13 @@ async function verify(
   const result = { volumes: volumes.length, backups: images.length, problems };
   await print(options.json ? `${JSON.stringify(result)}\n` : harmless(textOf(result)));
   if (problems.length > 0) {
-    throw CsiError.failedPrecondition(`${problems.length} files of the backups are not as they should be`);
+    throw CsiError.failedPrecondition(`${counted(problems.length, 'problem')} found`);
   }
 }
 
 function textOf({ volumes, backups, problems }: { volumes: number; backups: number; problems: Problem[] }): string {
   const lines = problems.map(({ path, found }) => `PROBLEM  ${path}: ${found}\n`);
-  const end = problems.length === 0 ? 'nothing is wrong' : `${problems.length} problems`;
+  const end = problems.length === 0 ? 'nothing is wrong' : `${counted(problems.length, 'problem')}`;
   return `${lines.join('')}verified ${counted(backups, 'backup')} of ${counted(volumes, 'volume')}: ${end}\n`;
 }
 

@@ -1,10 +1,14 @@
 /** `blockdelta volumes`, `snapshots` and `pools`: what this node holds, as a table or as JSON. */
-import type { Command } from 'commander';
+import { type Command, InvalidArgumentError, Option } from 'commander';
 import { humanSize } from '../../base/human-size.js';
+import { settingsReader } from '../../base/settings/reader.js';
+import { parseDriverIdentity, SERVICE_SETTINGS } from '../../base/settings/service-settings.js';
 import type { SnapshotRecord, VolumeRecord } from '../../driver/catalogue/records.js';
+import { FILE_SYSTEMS } from '../../driver/host/file-systems.js';
 import { inspectNode, type NodeView, nodeSettings, usedPercent } from '../../driver/inspection/node-view.js';
 import { print, runToExitCode } from '../output.js';
 import { parsePath } from '../paths.js';
+import { persistentVolume } from './persistent-volume.js';
 import { formatJson, formatTable } from './tables.js';
 
 export const STATE_HELP = "the plugin's state directory (default: BLOCKDELTA_STATE_DIR)";
@@ -22,8 +26,46 @@ interface Listing {
   rows: readonly { json: object; cells: readonly string[] }[];
 }
 
+interface VolumesOptions extends ListOptions {
+  persistentVolume?: string;
+  claim?: { namespace: string; name: string };
+  fsType?: string;
+  force: boolean;
+}
+
 export function addVolumesCommand(program: Command): void {
-  addList(program, 'volumes', 'list the volumes of this node', volumes);
+  const command = program
+    .command('volumes')
+    .description('list the volumes of this node; needs no running plugin and disturbs none')
+    .option('--state-dir <directory>', STATE_HELP, parsePath)
+    .option('--json', 'print JSON; sizes are strings, in bytes', false)
+    .option(
+      '--persistent-volume <id>',
+      'print the PersistentVolume by which --claim gets this volume, as JSON for kubectl',
+    )
+    .option('--claim <claim>', 'the claim that may have it, as namespace/name', parseClaim)
+    .addOption(
+      new Option('--fs-type <type>', 'the file system on it (default: as the volume was made)').choices(FILE_SYSTEMS),
+    )
+    .option('--force', 'also if a provisioner made the volume: no other PersistentVolume may name it', false);
+  command.action(async ({ stateDir, json, persistentVolume: volumeId, claim, fsType, force }: VolumesOptions) => {
+    if ((volumeId === undefined) !== (claim === undefined)) {
+      command.error('error: --persistent-volume and --claim go together: a PersistentVolume is for one claim');
+    }
+    process.exitCode = await runToExitCode(async () => {
+      const node = await inspectNode(nodeSettings(stateDir));
+      if (volumeId === undefined || claim === undefined) return print(textOf(volumes(node), json));
+      const identity = parseDriverIdentity(settingsReader(SERVICE_SETTINGS, process.env));
+      const request = { volumeId, claim, fsType: fsType ?? null, force, ...identity };
+      await print(`${JSON.stringify(persistentVolume(node.catalogue, request), null, 2)}\n`);
+    });
+  });
+}
+
+function parseClaim(value: string): { namespace: string; name: string } {
+  const [, namespace, name] = /^([a-z0-9-]+)\/([a-z0-9.-]+)$/.exec(value) ?? [];
+  if (namespace === undefined || name === undefined) throw new InvalidArgumentError('It must be like namespace/name.');
+  return { namespace, name };
 }
 
 export function addSnapshotsCommand(program: Command): void {
@@ -43,11 +85,18 @@ function addList(program: Command, name: string, description: string, list: (nod
     .option('--json', 'print JSON; sizes are strings, in bytes', false)
     .action(async ({ stateDir, json }: ListOptions) => {
       process.exitCode = await runToExitCode(async () => {
-        const { titles, rows } = list(await inspectNode(nodeSettings(stateDir)));
-        const cells = rows.map((row) => row.cells);
-        await print(json ? formatJson(rows.map((row) => row.json)) : formatTable(titles, NUMBERS, cells));
+        await print(textOf(list(await inspectNode(nodeSettings(stateDir))), json));
       });
     });
+}
+
+function textOf({ titles, rows }: Listing, json: boolean): string {
+  if (json) return formatJson(rows.map((row) => row.json));
+  return formatTable(
+    titles,
+    NUMBERS,
+    rows.map((row) => row.cells),
+  );
 }
 
 const size = (bytes: bigint | null): string => (bytes === null ? '-' : humanSize(bytes));

@@ -11,7 +11,7 @@ import { createProgress, readMetadata } from '../../tools/client/resumable-strea
 import { socketPathOf } from '../endpoint.js';
 import { complain, print } from '../output.js';
 import { ProgressLine } from '../progress.js';
-import { createListFormatter, FORMATS, type Format, formatSummary } from './formats.js';
+import { createListFormatter, FORMATS, type Format, formatSummary, jsonOption } from './formats.js';
 import { runListCommand, shareOf, withSocketProblem } from './list-command.js';
 
 interface MetadataOptions {
@@ -59,6 +59,7 @@ function addMetadataAction(command: Command, requestOf: (...snapshots: string[])
     )
     .addOption(grainOption('; --summary then says what that costs'))
     .addOption(new Option('--format <format>', 'output format').choices(FORMATS).default('table'))
+    .addOption(jsonOption())
     .option('--summary', 'print totals and times instead of the list', false)
     .addHelpText('after', HELP)
     .action(async (...given: unknown[]) => {

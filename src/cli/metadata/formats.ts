@@ -2,8 +2,14 @@
  * The formats of lists and summaries. Sizes are in bytes. In JSON they are strings, because most JSON
  * readers are inexact above 2^53.
  */
+import { Option } from 'commander';
 import { humanSize, rounded, withHumanSize } from '../../base/human-size.js';
 import type { Entry } from '../../tools/client/list.js';
+
+/** `--json`, which every command with output for programs has. */
+export function jsonOption(): Option {
+  return new Option('--json', 'the same as --format ndjson').implies({ format: 'ndjson' });
+}
 
 export const FORMATS = ['table', 'ndjson', 'csv'] as const;
 export type Format = (typeof FORMATS)[number];

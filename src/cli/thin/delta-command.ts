@@ -6,6 +6,7 @@ import { type Command, Option } from 'commander';
 import { readRuns } from '../../driver/inspection/thin-runs.js';
 import { ThinTrees } from '../../driver/inspection/thin-trees.js';
 import type { NativeRunner } from '../../driver/native/pool.js';
+import { jsonOption } from '../metadata/formats.js';
 import { print } from '../output.js';
 import { ProgressLine } from '../progress.js';
 import {
@@ -51,6 +52,7 @@ export function addThinDeltaCommand(program: Command): void {
         THIN_FORMATS,
       ),
     )
+    .addOption(jsonOption())
     .option('--summary', 'print totals and the time instead of the list', false);
   for (const flags of ['--thin1 <id>', '--snap1 <id>', '--thin2 <id>', '--snap2 <id>']) {
     command.addOption(deviceOption(flags, '').hideHelp());

@@ -4,7 +4,7 @@ import { ThinTrees } from '../../driver/inspection/thin-trees.js';
 import type { NativeRunner } from '../../driver/native/pool.js';
 import type { ThinDeviceDetails } from '../../driver/native/thin-addon.js';
 import { formatTable } from '../inspection/tables.js';
-import { FORMATS, type Format } from '../metadata/formats.js';
+import { FORMATS, type Format, jsonOption } from '../metadata/formats.js';
 import { print } from '../output.js';
 import {
   addMetadataOptions,
@@ -24,6 +24,7 @@ export function addThinLsCommand(program: Command): void {
   const command = program.command('thin-ls').description("list the thin devices of a pool, from the pool's metadata");
   addMetadataOptions(command)
     .addOption(new Option('--format <format>', 'output format').choices(FORMATS).default('table'))
+    .addOption(jsonOption())
     .addHelpText('after', HELP + METADATA_HELP)
     .action(async (positional: string | undefined, options: LsOptions) => {
       const metadata = namedMetadata(command, positional, options);

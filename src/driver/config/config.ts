@@ -169,7 +169,7 @@ export const SETTINGS = {
     range: ON_OFF,
     meaning:
       'whether reflink pools store what changed from each snapshot to the next, in the background, and answer deltas ' +
-      'from it without reading extents. See docs/change-lists.md',
+      'from it without reading extents. See docs/engineering/change-lists.md',
   },
   BLOCKDELTA_RETAINED_BASES_COUNT: {
     fallback: '16',
@@ -192,7 +192,7 @@ export const SETTINGS = {
     fallback: null,
     unset: 'none',
     range: '`0.3`, `0.1`, `0.3,0.1`',
-    meaning: 'the interfaces before v1 that are served on the same socket; see docs/legacy.md',
+    meaning: 'the interfaces before v1 that are served on the same socket; see docs/engineering/legacy.md',
   },
   BLOCKDELTA_LEGACY_STAGING_DIR: {
     fallback: '/run/blockdelta-staging',

@@ -1,5 +1,5 @@
 /**
- * CSI v0.1 in terms of v1. docs/legacy.md has a row for each RPC. Every request but one names a version of the
+ * CSI v0.1 in terms of v1. docs/engineering/legacy.md has a row for each RPC. Every request but one names a version of the
  * specification, which is checked before anything else.
  */
 import { parseSecrets } from '../../base/csi/fields.js';

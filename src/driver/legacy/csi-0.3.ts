@@ -1,4 +1,4 @@
-/** CSI v0.3 in terms of v1. docs/legacy.md has a row for each RPC. */
+/** CSI v0.3 in terms of v1. docs/engineering/legacy.md has a row for each RPC. */
 import { describeSegment, isWithin } from '../../base/csi/topology.js';
 import { parseTopology } from '../../base/csi/topology-fields.js';
 import { limitedText, NS_PER_SECOND } from '../csi/messages.js';

@@ -1,5 +1,5 @@
 /**
- * The functions of the addon that make and read stored change lists (docs/change-lists.md). Each of them may fail with
+ * The functions of the addon that make and read stored change lists (docs/engineering/change-lists.md). Each of them may fail with
  * LIST_INVALID if a file is damaged, has another version, or is not what its place says; the message names the file. Sizes are
  * bytes.
  */

@@ -44,7 +44,9 @@ async function chooseVolume(repository: Repository, volumeId: string, snapshotId
   if (first !== undefined && others.length === 0) return first;
   if (first === undefined) {
     const what = snapshotId === '' ? 'no backups' : `no backup of snapshot ${snapshotId}`;
-    throw CsiError.notFound(`${repository.directory} has ${what}`);
+    throw CsiError.notFound(
+      `${repository.directory} has ${what}; name the directory that \`backup --to\` was given, not that of one volume in it`,
+    );
   }
   const ids = holding.map((each) => each.volumeId).join(', ');
   throw CsiError.failedPrecondition(

@@ -113,7 +113,7 @@ async function verifyChecksums(
   const at = found.sha256.findIndex((digest, index) => digest !== sha256[index]);
   if (at === -1 && found.sha256.length === sha256.length) return;
   const start = Math.max(at, 0) * segmentBytes;
-  throw refused(`is damaged within the ${segmentBytes} bytes at ${start}: their checksum is another one`);
+  throw refused(`is damaged: checksum mismatch within the ${segmentBytes} bytes that begin at byte ${start}`);
 }
 
 async function verifySize(path: string, { bytes }: Backup['manifest']['image']): Promise<void> {

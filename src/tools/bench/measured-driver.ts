@@ -17,7 +17,7 @@ export interface MeasuredDriver {
 /** @param label the label of the workspace */
 export async function measuredDriver(settings: Settings, label: string): Promise<MeasuredDriver> {
   const workspace = Workspace.make(settings, label);
-  const { socketPath, cleanup } = settings;
+  const { socketPath, cleanup, reach } = settings;
   if (socketPath === null) {
     requireRoot();
     const pool = await makePool(workspace, 'xfs');
@@ -27,7 +27,7 @@ export async function measuredDriver(settings: Settings, label: string): Promise
     return { label: 'this plugin on XFS', workspace, driver, volumes };
   }
   // An interrupt ends the measurements, but not the calls that remove the volumes and snapshots.
-  const driver = new CsiDriver(socketPath, new AbortController().signal);
+  const driver = new CsiDriver(socketPath, new AbortController().signal, reach);
   cleanup.defer(() => driver.close());
   const volumes = new Volumes(settings, driver, workspace);
   return { label: `unix://${socketPath}`, workspace, driver, volumes };

@@ -26,7 +26,7 @@ export class Volumes {
   #made = 0;
 
   constructor(
-    private readonly settings: Pick<Settings, 'cleanup' | 'parameters'>,
+    private readonly settings: Pick<Settings, 'cleanup' | 'parameters' | 'snapshotParameters'>,
     /** Another one after a restart of the plugin. */
     public driver: CsiDriver,
     private readonly workspace: Workspace,
@@ -99,7 +99,8 @@ export class Volumes {
 
   /** Resolves to the id when the snapshot is ready to use. */
   async snapshot({ volumeId }: Volume): Promise<string> {
-    const request = { name: this.#name('snapshot'), source_volume_id: volumeId };
+    const parameters = this.settings.snapshotParameters;
+    const request = { name: this.#name('snapshot'), source_volume_id: volumeId, parameters };
     for (;;) {
       const { snapshot } = await this.driver.call('CreateSnapshot', request);
       const id = String(snapshot.snapshot_id);

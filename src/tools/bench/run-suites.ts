@@ -1,5 +1,4 @@
 /** Runs suites one after the other and collects what they found. */
-import { tmpdir } from 'node:os';
 import { messageOf } from '../../base/errors.js';
 import { untilAborted } from '../../base/timeout.js';
 import { Cleanup } from '../client/cleanup.js';
@@ -10,7 +9,18 @@ import { type Curve, missingSide, type Row, ratios, type SpeedRow, targetOf } fr
 import type { Settings, Suite } from './suite.js';
 
 export interface RunOptions
-  extends Pick<Settings, 'program' | 'rounds' | 'size' | 'socketPath' | 'parameters' | 'volumeBytes'> {
+  extends Pick<
+    Settings,
+    | 'program'
+    | 'rounds'
+    | 'size'
+    | 'socketPath'
+    | 'reach'
+    | 'parameters'
+    | 'snapshotParameters'
+    | 'workDirectory'
+    | 'volumeBytes'
+  > {
   seed: number;
   curves: boolean;
   /** The speed table. Its rows come first, in its order. Rows of suites that do not run are omitted, unless `wholeTable`. */
@@ -22,7 +32,7 @@ export interface RunOptions
 /** A suite that fails is reported as failed, and the other suites still run. An interrupt ends the run. */
 export async function runSuites(suites: readonly Suite[], options: RunOptions, signal: AbortSignal): Promise<Document> {
   const started = performance.now();
-  const machine = await describeMachine(tmpdir());
+  const machine = await describeMachine(options.workDirectory);
   const random = new Random(options.seed);
   const results: SuiteResult[] = [];
   const rows: Row[] = [];

@@ -1,6 +1,7 @@
 /** Defines a suite, and the settings of each run of a suite. */
 
 import type { Cleanup } from '../client/cleanup.js';
+import type { Reach } from '../client/connection.js';
 import type { Random } from '../random.js';
 import type { Curve, Row } from './row.js';
 
@@ -22,8 +23,13 @@ export interface Settings {
   program: string;
   /** The socket of the measured driver; null if each suite starts the driver itself. */
   socketPath: string | null;
+  reach: Reach;
   /** Parameters for CreateVolume of the measured driver. */
   parameters: Readonly<Record<string, string>>;
+  /** And for CreateSnapshot. */
+  snapshotParameters: Readonly<Record<string, string>>;
+  /** Where volumes are staged and published, and everything else is made. */
+  workDirectory: string;
   /** The size of the volumes that are filled; null if the suite chooses. */
   volumeBytes: number | null;
   /** Seeded with the seed that the report names. */

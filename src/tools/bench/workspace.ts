@@ -1,7 +1,6 @@
 /** Makes a temporary directory, and removes everything below it: mounts, loop devices, files. */
 import { mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync } from 'node:fs';
 import { open } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { readMountInfo } from '../../base/system/mountinfo.js';
@@ -15,9 +14,9 @@ const RELEASE_PAUSE_MS = 100;
 export class Workspace {
   private constructor(readonly directory: string) {}
 
-  /** Makes a workspace in TMPDIR. The settings' cleanup removes it, after every step that is registered later. */
-  static make({ cleanup }: Pick<Settings, 'cleanup'>, label: string): Workspace {
-    const directory = mkdtempSync(join(tmpdir(), `blockdelta-bench-${label}-`));
+  /** Makes a workspace in the work directory. The settings' cleanup removes it, after every step that is registered later. */
+  static make({ cleanup, workDirectory }: Pick<Settings, 'cleanup' | 'workDirectory'>, label: string): Workspace {
+    const directory = mkdtempSync(join(workDirectory, `blockdelta-bench-${label}-`));
     const workspace = new Workspace(realpathSync(directory));
     cleanup.defer(() => workspace.dispose());
     return workspace;

@@ -24,6 +24,17 @@ export interface CallOptions {
   waitForReady?: boolean;
 }
 
+/** How a driver is reached that has several sockets, or wants secrets. */
+export interface Reach {
+  /** The socket of all services but Identity and Node; the one socket of the driver without it. */
+  controllerSocketPath?: string;
+  /** Secrets by RPC, `*` for all others. */
+  secrets?: Readonly<Record<string, Readonly<Record<string, string>>>>;
+}
+
+/** Paths of RPCs that are served where the Node service is. */
+const OF_NODE = /^\/csi\.v1\.(Identity|Node)\//;
+
 /** The time that a driver may take for a call that copies a volume. */
 const DEADLINE_MS = 300_000;
 const RECONNECT_MS = 100;
@@ -38,16 +49,15 @@ export function isServiceError(error: unknown): error is ServiceError {
 
 export class CsiConnection {
   readonly #client: Client;
+  readonly #controller: Client;
 
-  constructor(readonly socketPath: string) {
-    this.#client = new Client(`unix://${socketPath}`, credentials.createInsecure(), {
-      'grpc.default_authority': 'localhost',
-      'grpc.use_local_subchannel_pool': 1,
-      'grpc.max_receive_message_length': -1,
-      // These values bound the wait for a driver that has just come up.
-      'grpc.initial_reconnect_backoff_ms': RECONNECT_MS,
-      'grpc.max_reconnect_backoff_ms': RECONNECT_MS,
-    });
+  constructor(
+    readonly socketPath: string,
+    private readonly reach: Reach = {},
+  ) {
+    const { controllerSocketPath = socketPath } = reach;
+    this.#client = clientOf(socketPath);
+    this.#controller = controllerSocketPath === socketPath ? this.#client : clientOf(controllerSocketPath);
   }
 
   /** Resolves to the response, or rejects with the driver's status as a ServiceError. */
@@ -55,11 +65,11 @@ export class CsiConnection {
     const { deadlineMs = DEADLINE_MS, signal, waitForReady = false } = options;
     const { path, requestSerialize, responseDeserialize } = methodOf(rpc);
     return new Promise((resolve, reject) => {
-      const call = this.#client.makeUnaryRequest(
+      const call = this.#clientFor(path).makeUnaryRequest(
         path,
         requestSerialize,
         responseDeserialize,
-        request,
+        this.#complete(rpc, request),
         new Metadata({ waitForReady }),
         { deadline: Date.now() + deadlineMs },
         (error, response) => {
@@ -93,12 +103,35 @@ export class CsiConnection {
 
   close(): void {
     this.#client.close();
+    this.#controller.close();
   }
 
   #open<T>(rpc: MetadataRpc, request: Message, deserialize: (bytes: Buffer) => T) {
     const { path, requestSerialize } = methodOf(rpc);
-    return this.#client.makeServerStreamRequest(path, requestSerialize, deserialize, request);
+    const complete = this.#complete(rpc, request);
+    return this.#clientFor(path).makeServerStreamRequest(path, requestSerialize, deserialize, complete);
   }
+
+  #clientFor(path: string): Client {
+    return OF_NODE.test(path) ? this.#client : this.#controller;
+  }
+
+  /** The request with the secrets for the RPC, if its message has a field for them. */
+  #complete(rpc: string, request: Message): Message {
+    const secrets = this.reach.secrets?.[rpc] ?? this.reach.secrets?.['*'];
+    return secrets === undefined ? request : { ...request, secrets };
+  }
+}
+
+function clientOf(socketPath: string): Client {
+  return new Client(`unix://${socketPath}`, credentials.createInsecure(), {
+    'grpc.default_authority': 'localhost',
+    'grpc.use_local_subchannel_pool': 1,
+    'grpc.max_receive_message_length': -1,
+    // These values bound the wait for a driver that has just come up.
+    'grpc.initial_reconnect_backoff_ms': RECONNECT_MS,
+    'grpc.max_reconnect_backoff_ms': RECONNECT_MS,
+  });
 }
 
 /** Finds the RPC in the services of CSI, no two of which have an RPC of the same name. */

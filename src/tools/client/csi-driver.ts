@@ -4,7 +4,7 @@
  */
 import { setMaxListeners } from 'node:events';
 import { CsiError, StatusCode } from '../../base/errors.js';
-import { CsiConnection, isServiceError, type Message } from './connection.js';
+import { CsiConnection, isServiceError, type Message, type Reach } from './connection.js';
 import { whileBusy } from './retry.js';
 
 export type { Message };
@@ -33,14 +33,20 @@ export class CsiDriver {
     readonly socketPath: string,
     /** Ends all calls and their repetitions. */
     private readonly signal: AbortSignal,
+    private readonly reach: Reach = {},
   ) {
-    this.connection = new CsiConnection(socketPath);
+    this.connection = this.connect();
     // Each call adds a listener.
     setMaxListeners(0, signal);
   }
 
   close(): void {
     this.connection.close();
+  }
+
+  /** Another connection to the driver, which the caller closes. */
+  connect(): CsiConnection {
+    return new CsiConnection(this.socketPath, this.reach);
   }
 
   /** Returns what the driver says about itself. The driver is asked only once. */
@@ -51,7 +57,7 @@ export class CsiDriver {
 
   /** A driver over another connection, whose calls end with `signal` only. Used to undo work after this driver's signal. */
   withSignal(signal: AbortSignal): CsiDriver {
-    return new CsiDriver(this.socketPath, signal);
+    return new CsiDriver(this.socketPath, signal, this.reach);
   }
 
   /**

@@ -28,7 +28,7 @@ const BYTE_COST_NS = 2n;
 /**
  * From this request size on, writing past the page cache takes about as long and leaves the cache to others. Below this
  * size, each direct write waits for the disk, while the page cache would join the write to its neighbours. Direct
- * writing then takes up to twice the time for scattered ranges of 64 KiB (docs/performance.md, "What a backup costs").
+ * writing then takes up to twice the time for scattered ranges of 64 KiB (docs/engineering/performance.md, "What a backup costs").
  */
 const DIRECT_FROM = 256n << 10n;
 

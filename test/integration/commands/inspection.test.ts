@@ -127,3 +127,39 @@ test('a wrong state directory is named with what to do', async (t) => {
     assert.match(ended.stderr, said);
   }
 });
+
+test('a restored volume gets a PersistentVolume for one claim, and a provisioned one only by force', async (t) => {
+  const { orchestrator } = running;
+  const raw = await orchestrator.create('restored', { sizeBytes: 16 * MIB });
+  const mounted = await orchestrator.create('pvc-01234567-89ab-4cde-8f01-23456789abcd', specOf('xfs'));
+  const made = async (id: string, ...more: string[]): Promise<Row> =>
+    JSON.parse(await running.output(t, 'volumes', '--persistent-volume', id, '--claim', 'shop/data', ...more));
+  const expected = {
+    capacity: { storage: String(16 * MIB) },
+    accessModes: ['ReadWriteOnce'],
+    volumeMode: 'Block',
+    persistentVolumeReclaimPolicy: 'Retain',
+    storageClassName: '',
+    claimRef: { apiVersion: 'v1', kind: 'PersistentVolumeClaim', namespace: 'shop', name: 'data' },
+    csi: { driver: 'blockdelta.csi', volumeHandle: raw.id },
+  };
+  const { nodeAffinity, ...spec } = (await made(raw.id))['spec'] as Row;
+  assert.deepEqual(spec, expected);
+  const { accessible_topology: topology } = await running.plugin.client.node.NodeGetInfo({});
+  const [[key, value] = []] = Object.entries(topology['segments']);
+  assert.deepEqual(nodeAffinity, {
+    required: { nodeSelectorTerms: [{ matchExpressions: [{ key, operator: 'In', values: [value] }] }] },
+  });
+  const { volumeMode, csi } = (await made(raw.id, '--fs-type', 'ext4'))['spec'] as { volumeMode: string; csi: Row };
+  assert.deepEqual([volumeMode, csi['fsType']], ['Filesystem', 'ext4']);
+
+  const of = ['volumes', '--persistent-volume', mounted.id, '--claim', 'shop/data'];
+  const refused = await runCommand(t, of, running.settings);
+  assert.equal(refused.code, 1);
+  assert.match(refused.stderr, /a provisioner made it .* Two of them mount one volume twice, .* --force/);
+  assert.deepEqual(((await made(mounted.id, '--force'))['spec'] as { csi: Row }).csi['fsType'], 'xfs');
+  const unknown = await runCommand(t, ['volumes', '--persistent-volume', 'vol-x', '--claim', 'a/b'], running.settings);
+  assert.match(unknown.stderr, /there is no volume vol-x on this node/);
+  const alone = await runCommand(t, ['volumes', '--persistent-volume', raw.id], running.settings);
+  assert.equal(alone.code, 2);
+});

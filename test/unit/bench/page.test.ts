@@ -1,7 +1,7 @@
 /**
  * The page of `bench --html` in a real browser: its charts are drawn within the page, nothing is requested, and it is
  * dark where the reader's system is. BLOCKDELTA_BENCH_JSON=FILE opens the page of that report, and
- * BLOCKDELTA_BENCH_SCREENSHOT=FILE keeps a picture of it: that is how docs/bench-report.png is made.
+ * BLOCKDELTA_BENCH_SCREENSHOT=FILE keeps a picture of it: that is how docs/engineering/bench-report.png is made.
  */
 import assert from 'node:assert/strict';
 import { readFileSync, writeFileSync } from 'node:fs';

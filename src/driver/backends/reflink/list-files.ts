@@ -1,5 +1,5 @@
 /**
- * What a reflink pool stores for deltas, beside its snapshots (docs/change-lists.md): the marks of deleted snapshots
+ * What a reflink pool stores for deltas, beside its snapshots (docs/engineering/change-lists.md): the marks of deleted snapshots
  * (deleted-marks.ts) and, in the directory `lists`, the change lists (list-directory.ts) and these files:
  *
  *   <snapshot>.allocated       which ranges hold data

@@ -18,7 +18,7 @@ import { CsiError } from '../../../base/errors.js';
 const OBJECT_NAME = /^(?:vol|snap)-[0-9a-f]{12}-[0-9a-f-]{36}$/;
 const TEMPORARY_SUFFIX = '.tmp';
 const COPY_SUFFIX = '.copy';
-/** The version of the layout above and of the formats of its files; docs/formats.md. */
+/** The version of the layout above and of the formats of its files; docs/engineering/formats.md. */
 const VERSION = 1;
 
 export class PoolLayout {

@@ -1,6 +1,6 @@
 /**
  * The rules of a pool's change lists: which lists of deleted snapshots are retained, how lists are joined, and which lists
- * answer a request. Both kinds of pool use these rules; docs/soundness.md has the argument for them.
+ * answer a request. Both kinds of pool use these rules; docs/engineering/soundness.md has the argument for them.
  *
  * Every list states a fact about two frozen snapshots. Lists that follow each other from a base to a target together contain
  * every byte that differs between the two: a byte that is in no list is equal in each step. So a list may be kept, joined

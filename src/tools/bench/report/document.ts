@@ -1,5 +1,5 @@
 /**
- * A finished run as a JSON document. docs/bench-report.schema.json is its schema and docs/performance.md explains it. A
+ * A finished run as a JSON document. docs/bench-report.schema.json is its schema and docs/engineering/performance.md explains it. A
  * field that changes its meaning, or is removed, requires a new version.
  */
 import type { Machine } from '../machine.js';

@@ -1,4 +1,4 @@
-/** Formats a report as tables for docs/performance.md. */
+/** Formats a report as tables for docs/engineering/performance.md. */
 import { type Curve, type Row, verdict } from '../row.js';
 import { spread } from '../statistics.js';
 import type { Document, ReportedRow } from './document.js';

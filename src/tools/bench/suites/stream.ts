@@ -2,7 +2,7 @@
  * Suite stream: measures what a driver's lists cost its other callers. Several clients read one snapshot of many
  * extents at once, or one client reads beside a client that reads nothing. Both are compared with one client alone.
  */
-import { CsiConnection } from '../../client/connection.js';
+import type { CsiConnection } from '../../client/connection.js';
 import { BLOCK_BYTES, BlockWriter } from '../block-writer.js';
 import { type Reading, readAllocated } from '../list-reader.js';
 import { measuredDriver } from '../measured-driver.js';
@@ -117,7 +117,7 @@ async function makeBed(settings: Settings, label: string, clients: number): Prom
   settings.say(`writing ${entries} blocks of a volume of ${volume.sizeBytes / MIB} MiB`);
   await writer.writeEverySecond();
   const snapshot = await volumes.snapshot(volume);
-  const connections = Array.from({ length: clients }, () => new CsiConnection(driver.socketPath));
+  const connections = Array.from({ length: clients }, () => driver.connect());
   settings.cleanup.defer(() => {
     for (const connection of connections) connection.close();
   });

@@ -1,5 +1,5 @@
 /**
- * When the bookmarks of a thin pool become unsound (docs/retained-bases.md): pure functions of what is
+ * When the bookmarks of a thin pool become unsound (docs/engineering/retained-bases.md): pure functions of what is
  * observed of the pool. Each returns the reason, a clause that follows "because", or null.
  */
 import type { ThinPoolStatus } from '../../../native/dm-addon.js';

@@ -1,6 +1,6 @@
 /**
  * A thin pool's bookmarks of deleted snapshots: each has a file in `bases/` of the pool's directory and a row in the ledger.
- * docs/retained-bases.md explains why a delta from a bookmark is sound.
+ * docs/engineering/retained-bases.md explains why a delta from a bookmark is sound.
  *
  * An invalidated bookmark never becomes valid again: its row gives the reason until it is dropped. Callers
  * hold the locks of the snapshots. Knows no limits (volumes/retained-bases.ts does).

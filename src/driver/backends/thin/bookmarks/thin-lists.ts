@@ -1,5 +1,5 @@
 /**
- * What a thin pool stores for its change lists (docs/retained-bases.md): the lists, and the bookmarks of deleted snapshots. A
+ * What a thin pool stores for its change lists (docs/engineering/retained-bases.md): the lists, and the bookmarks of deleted snapshots. A
  * list is made from the trees of both snapshots, or from the bookmark of a deleted base. Does not decide which lists there
  * have to be; list-rules.ts does.
  */

@@ -4,7 +4,7 @@
  *
  * Two decisions depend on this history. A pool with a transaction id that the ledger does not know is not opened. And
  * bookmarks are sound only if nobody else changed the pool, and no write that was rolled back has left something behind
- * (docs/retained-bases.md).
+ * (docs/engineering/retained-bases.md).
  */
 import type { ThinSuperblock } from '../../../native/thin-addon.js';
 import type { DeviceRecord, OpenTransaction, PoolRecord } from '../ledger/ledger.js';

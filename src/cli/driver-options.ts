@@ -1,0 +1,69 @@
+/** Options of `conformance` and `bench` for drivers of others: where they listen and what they want to be told. */
+import { existsSync, readFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type Command, InvalidArgumentError } from 'commander';
+import { socketPathOf } from './endpoint.js';
+import { addPair } from './option-values.js';
+import { parsePath } from './paths.js';
+
+type StringMap = Readonly<Record<string, string>>;
+
+export interface DriverOptions {
+  endpoint?: string;
+  controllerEndpoint?: string;
+  parameters: StringMap;
+  snapshotParameters: StringMap;
+  secrets: Readonly<Record<string, StringMap>>;
+  workDirectory?: string;
+}
+
+const KUBELET_DIRECTORY = '/var/lib/kubelet';
+
+export function addDriverOptions(command: Command): Command {
+  return command
+    .option(
+      '--controller-endpoint <endpoint>',
+      'socket of the Controller, GroupController and SnapshotMetadata services (default: --endpoint)',
+    )
+    .option('--parameters <key=value>', 'a StorageClass parameter; repeatable', addPair, {})
+    .option('--snapshot-parameters <key=value>', 'a CreateSnapshot parameter; repeatable', addPair, {})
+    .option('--secrets <file>', 'JSON file: secrets by RPC name, "*" for all others', readSecrets, {})
+    .option(
+      '--work-directory <directory>',
+      'where volumes are staged and published (default: below /var/lib/kubelet if that exists, else TMPDIR)',
+      parsePath,
+    );
+}
+
+/** The socket of the Controller service; undefined if it is not named. */
+export function controllerSocketPathOf(command: Command, { controllerEndpoint }: DriverOptions): string | undefined {
+  return controllerEndpoint === undefined ? undefined : socketPathOf(command, controllerEndpoint);
+}
+
+/**
+ * A driver in a container sees what is mounted below the kubelet's directory, and nearly always nothing else.
+ *
+ * @param name of the directory of the command
+ */
+export function defaultWorkDirectory(name: string): string {
+  return join(existsSync(KUBELET_DIRECTORY) ? KUBELET_DIRECTORY : tmpdir(), name);
+}
+
+function readSecrets(path: string): Record<string, StringMap> {
+  const file = parsePath(path);
+  let content: unknown;
+  try {
+    content = JSON.parse(readFileSync(file, 'utf8'));
+  } catch (error) {
+    throw new InvalidArgumentError(`${file}: ${(error as Error).message}`);
+  }
+  const isMap = (value: unknown): value is object =>
+    typeof value === 'object' && value !== null && !Array.isArray(value);
+  const isSecrets = (value: unknown): boolean =>
+    isMap(value) && Object.values(value).every((secret) => typeof secret === 'string');
+  if (!isMap(content) || !Object.values(content).every(isSecrets)) {
+    throw new InvalidArgumentError('It must be like {"CreateVolume": {"key": "value"}}.');
+  }
+  return content as Record<string, StringMap>;
+}
