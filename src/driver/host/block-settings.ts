@@ -82,10 +82,6 @@ export async function settingsNotInForce(
 }
 
 /** Null if the device is no loop device. */
-export async function isDirectIo(native: NativeRunner, device: BlockDevice): Promise<boolean | null> {
-  return directIoIn(await stateOf(native, device));
-}
-
 const directIoIn = ({ directIo }: State): boolean | null => (directIo === '' ? null : directIo === '1');
 
 function refusalOf(what: string, devicePath: string, thrown: unknown): Error {

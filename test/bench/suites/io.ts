@@ -3,9 +3,8 @@
  * device on such a file, before and after a snapshot of each.
  */
 
-import { rmSync, statSync } from 'node:fs';
-import { isDirectIo } from '../../../src/driver/host/block-settings.js';
-import { onThisThread } from '../../../src/driver/native/this-thread.js';
+import { readFileSync, rmSync, statSync } from 'node:fs';
+import { majorOf, minorOf } from '../../../src/base/system/mountinfo.js';
 import { BLOCK, Volumes } from '../../../src/tools/bench/measured-volumes.js';
 import { PluginProcess } from '../../../src/tools/bench/plugin-process.js';
 import { makePool, requireRoot } from '../../../src/tools/bench/pool.js';
@@ -107,7 +106,7 @@ export const suite: Suite = {
       settings.say(`${job.name} in ${settings.rounds} rounds`);
       const time = job === RANDOM_WRITE ? targetSeconds : seconds;
       const found = await shuffledRounds(settings, places, ({ path }) => fioOnce(fio.program, job, path, bytes, time));
-      rows.push(...rowsOf(job, places, found, await factsOf(places, bytes), false));
+      rows.push(...rowsOf(job, places, found, factsOf(places, bytes), false));
     }
     settings.say(`${RANDOM_WRITE.name} after snapshots in ${settings.rounds} rounds`);
     const after = await shuffledRounds(settings, places, async ({ path, snapshot }) => {
@@ -116,7 +115,7 @@ export const suite: Suite = {
       await remove();
       return figure;
     });
-    rows.push(...rowsOf(RANDOM_WRITE, places, after, await factsOf(places, bytes), true));
+    rows.push(...rowsOf(RANDOM_WRITE, places, after, factsOf(places, bytes), true));
     return rows;
   },
 };
@@ -187,16 +186,17 @@ async function fioOnce(program: string, job: Job, path: string, bytes: number, s
   return job.figure(found);
 }
 
-async function isDirect({ path: devicePath }: Place): Promise<boolean> {
-  return (await isDirectIo(onThisThread, { devicePath, rdev: statSync(devicePath).rdev })) === true;
+function isDirect({ path }: Place): boolean {
+  const { rdev } = statSync(path);
+  return readFileSync(`/sys/dev/block/${majorOf(rdev)}:${minorOf(rdev)}/loop/dio`, 'utf8').trim() === '1';
 }
 
 /** Kernels differ in which loop devices write directly, and after a snapshot they change their mind. */
-async function factsOf([volume, , loop]: [Place, Place, Place], bytes: number): Promise<Row['facts']> {
+function factsOf([volume, , loop]: [Place, Place, Place], bytes: number): Row['facts'] {
   return {
     'MiB of each': bytes / MIB,
-    'direct I/O of the volume': await isDirect(volume),
-    'direct I/O of the loop device': await isDirect(loop),
+    'direct I/O of the volume': isDirect(volume),
+    'direct I/O of the loop device': isDirect(loop),
   };
 }
 
