@@ -1,4 +1,4 @@
-// The file format of change lists, as docs/change-lists.md describes it.
+// The file format of change lists, as docs/engineering/change-lists.md describes it.
 //
 // A file consists of pages of 4096 bytes, little-endian. Each page starts with the CRC-32C of the
 // rest of the page and holds its own number and the random id of its file, so that a page that was

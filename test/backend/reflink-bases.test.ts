@@ -1,5 +1,5 @@
 /**
- * What a reflink pool retains of deleted snapshots: each condition of docs/retained-bases.md, on a real file system;
+ * What a reflink pool retains of deleted snapshots: each condition of docs/engineering/retained-bases.md, on a real file system;
  * and its stored lists around a deletion.
  */
 import assert from 'node:assert/strict';

@@ -1,5 +1,5 @@
 /**
- * Deltas from retained bases on the real dm-thin: each condition that docs/retained-bases.md names, and
+ * Deltas from retained bases on the real dm-thin: each condition that docs/engineering/retained-bases.md names, and
  * the invalidation of a base where a condition is not met.
  */
 import assert from 'node:assert/strict';

@@ -1,5 +1,5 @@
 /**
- * The functions that docs/architecture.md lists between the socket and the backend are the asynchronous stack there: no
+ * The functions that docs/engineering/architecture.md lists between the socket and the backend are the asynchronous stack there: no
  * more than six, and none that the page does not have. The calls have no deadline: where one is watched, the stack of
  * V8 ends at the race with it.
  */
@@ -17,7 +17,7 @@ const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 
 /** A line `function   src/file.ts` for each function, from the socket on. */
 function listed(heading: string): string[] {
-  const [, section = ''] = checkoutText('docs/architecture.md').split(`\n### ${heading}\n`);
+  const [, section = ''] = checkoutText('docs/engineering/architecture.md').split(`\n### ${heading}\n`);
   const lines = (section.split('\n#')[0] ?? '').matchAll(/^ {4}(\w+) +(src\/\S+\.ts)(?: .*)?$/gm);
   return [...lines].map(([, name, file]) => `${name} ${file}`);
 }
@@ -45,7 +45,7 @@ function watch<T extends object>(of: T, method: keyof T & string): () => string[
   return () => found;
 }
 
-test('CreateSnapshot and GetMetadataDelta go the ways that docs/architecture.md lists', async () => {
+test('CreateSnapshot and GetMetadataDelta go the ways that docs/engineering/architecture.md lists', async () => {
   Error.stackTraceLimit = 64;
   const { snapshots, changes } = running.backend();
   const created = watch(snapshots, 'create');

@@ -8,7 +8,7 @@
  *   +new lines, if there are any
  *   = the file and the name of the plain test that must fail; a native one without parameters
  *
- * Rows are those of docs/soundness.md (L, D) and docs/retained-bases.md (R, T, B), and hazards of
+ * Rows are those of docs/engineering/soundness.md (L, D) and docs/engineering/retained-bases.md (R, T, B), and hazards of
  * docs/security.md (H).
  */
 import { checkoutText } from '../support/checkout-text.js';

@@ -62,7 +62,7 @@ test('a release is refused of a checkout with changes, without a tag, and of ver
   git('-C', checkout, 'reset', '--quiet', '--hard', 'HEAD~1');
 });
 
-test('two releases of one commit are the same in every byte, and have what docs/release.md lists', () => {
+test('two releases of one commit are the same in every byte, and have what docs/engineering/release.md lists', () => {
   for (const out of [first, second]) {
     const { status, said } = release(out, '--untagged');
     assert.equal(status, 0, said);
@@ -72,7 +72,7 @@ test('two releases of one commit are the same in every byte, and have what docs/
   for (const cwd of [first, second]) execFileSync('sha256sum', ['--check', 'SHA256SUMS'], { cwd });
   const names = readdirSync(first);
   assert.deepEqual(sums.match(/(?<= {2}).*$/gm), names.filter((name) => name !== 'SHA256SUMS').sort());
-  const table = checkoutText('docs/release.md').match(/^\| `.*$/gm) ?? [];
+  const table = checkoutText('docs/engineering/release.md').match(/^\| `.*$/gm) ?? [];
   const documented = table.flatMap((row) =>
     [...(row.split('|')[1] ?? '').matchAll(/`([^`]+)`/g)].map(([, name = '']) =>
       name.replace(/^…/, `blockdelta-${version}${name.startsWith('…-image') ? '' : '-image'}`),

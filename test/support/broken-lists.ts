@@ -1,4 +1,4 @@
-/** A change list with one part after the other broken; docs/change-lists.md has the format. */
+/** A change list with one part after the other broken; docs/engineering/change-lists.md has the format. */
 import { crc32c } from './crc32c.js';
 
 export const PAGE_BYTES = 4096;

@@ -19,7 +19,10 @@ export const RENDERINGS = readdirSync(packagePath(`${CHART}/ci`))
   .sort();
 /** The one rendering that the repository has, which needs no helm. */
 export const KEPT = 'single-node';
-export const KUBERNETES_DOCUMENT = checkoutText('docs/kubernetes.md');
+/** Everything that docs/ says of Kubernetes, page behind page. */
+export const KUBERNETES_DOCUMENT = ['kubernetes.md', 'kubernetes-problems.md', 'engineering/kubernetes-objects.md']
+  .map((page) => checkoutText(`docs/${page}`))
+  .join('\n');
 
 export interface Container {
   name: string;

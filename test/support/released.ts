@@ -1,4 +1,4 @@
-/** The fixtures of released versions: what each has left on a disk, and what it answered about it (docs/formats.md). */
+/** The fixtures of released versions: what each has left on a disk, and what it answered about it (docs/engineering/formats.md). */
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { mkdirSync, readdirSync, readFileSync } from 'node:fs';

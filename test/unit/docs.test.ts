@@ -1,7 +1,7 @@
 /** Holds the documents against the definitions, codes and lists that they describe. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { test } from 'node:test';
 import { StatusCode } from '../../src/base/errors.js';
@@ -63,8 +63,8 @@ test('E19: the documents describe secrets, the topology key and the cost of Prob
   assert.match(read('docs/limits.md'), /Probe .* cheap/);
 });
 
-test('docs/retained-bases.md names a guest test for every condition, and no test that is not there', () => {
-  const [, section = ''] = read('docs/retained-bases.md').split('## Conditions');
+test('docs/engineering/retained-bases.md names a guest test for every condition, and no test that is not there', () => {
+  const [, section = ''] = read('docs/engineering/retained-bases.md').split('## Conditions');
   const rows = [...section.matchAll(/^\| (?!id|---)(.*)\|$/gm)];
   assert.ok(rows.length >= 10);
   const tests = read('test/guest/thin-bookmarks.test.ts');
@@ -75,21 +75,69 @@ test('docs/retained-bases.md names a guest test for every condition, and no test
   }
 });
 
+const pagesIn = (directory: string): string[] =>
+  readdirSync(packagePath(directory)).filter((name) => name.endsWith('.md'));
+
 test('every link between the documents leads somewhere', () => {
-  const pages = readdirSync(packagePath('docs')).filter((name) => name.endsWith('.md'));
-  for (const file of ['README.md', ...pages.map((name) => `docs/${name}`)]) {
+  const pages = ['docs', 'docs/engineering'].flatMap((each) => pagesIn(each).map((name) => `${each}/${name}`));
+  for (const file of ['README.md', ...pages]) {
     for (const [, target] of read(file).matchAll(/\]\(([^):#]+)\)/g)) {
       const path = join(dirname(file), target ?? '');
-      assert.doesNotThrow(() => read(path), `${file} links to ${target}`);
+      assert.ok(existsSync(packagePath(path)), `${file} links to ${target}`);
     }
   }
 });
 
-test('docs/README.md has a row for every page', () => {
-  const rows = [...read('docs/README.md').matchAll(/^\| \[.*?\]\(([^)#]+)\) \|/gm)];
-  const pages = readdirSync(packagePath('docs')).filter((name) => name.endsWith('.md'));
-  const listed = rows.map(([, target = '']) => target).filter((target) => !target.startsWith('..'));
-  assert.deepEqual([...listed, 'README.md'].sort(), pages.sort());
+for (const directory of ['docs', 'docs/engineering']) {
+  test(`${directory}/README.md has a row for every page`, () => {
+    const rows = [...read(`${directory}/README.md`).matchAll(/^\| \[.*?\]\(([^)#]+)\) \|/gm)];
+    const listed = rows.map(([, target = '']) => target).filter((target) => !target.includes('/'));
+    assert.deepEqual([...listed, 'README.md'].sort(), pagesIn(directory).sort());
+  });
+}
+
+/** The pages for users: those that the README leads to, and those that these pages lead users to first. */
+const FOR_USERS = [
+  ...[
+    'kubernetes',
+    'velero',
+    'backup',
+    'restore',
+    'runbook',
+    'backup-authors',
+    'test-your-driver',
+    'measure-your-driver',
+  ],
+  ...['configuration', 'command-line', 'metrics', 'alerts', 'errors', 'limits', 'upgrade', 'README'],
+].map((name) => `docs/${name}.md`);
+
+test('the pages for users have at most 40,000 words, and none has more than 3,500', () => {
+  const words = (file: string): number => read(file).split(/\s+/).length;
+  const long = FOR_USERS.filter((file) => words(file) > 3500);
+  assert.deepEqual(long, []);
+  assert.ok(['README.md', ...FOR_USERS].reduce((sum, file) => sum + words(file), 0) <= 40_000);
+});
+
+test('the doors of the README lead to pages for users, contributors to theirs', () => {
+  const [, doors = ''] = read('README.md').split('## Where to go\n');
+  const targets = [...(doors.split('\n## ')[0] ?? '').matchAll(/\]\((docs\/[\w-]+\.md)\)/g)].map(
+    ([, target = '']) => target,
+  );
+  assert.ok(targets.length > 6);
+  assert.deepEqual(
+    targets.filter((target) => !FOR_USERS.includes(target)),
+    [],
+  );
+});
+
+test('the sentences on the pause of a snapshot and the cost of a delta are the same wherever they stand', () => {
+  const pages = ['README.md', ...pagesIn('docs').map((name) => `docs/${name}`)];
+  for (const mark of ['pause', 'delta']) {
+    const marked = new RegExp(`<!-- ${mark}: begin -->([\\s\\S]*?)<!-- ${mark}: end -->`, 'g');
+    const texts = pages.flatMap((page) => [...read(page).matchAll(marked)].map(([, text]) => text));
+    assert.ok(texts.length > 2 && texts[0] !== '', mark);
+    assert.equal(new Set(texts).size, 1, mark);
+  }
 });
 
 test('ids of checks are unique', () => {

@@ -5,7 +5,7 @@ import { test } from 'node:test';
 import { MUTATIONS } from '../mutations/mutations.js';
 import { checkoutText } from '../support/checkout-text.js';
 
-const CONDITIONS = ['docs/soundness.md', 'docs/retained-bases.md'].flatMap((document) =>
+const CONDITIONS = ['docs/engineering/soundness.md', 'docs/engineering/retained-bases.md'].flatMap((document) =>
   [...checkoutText(document).matchAll(/^\| ([LDRTB]\d+) \|/gm)].map(([, id]) => id ?? ''),
 );
 
@@ -28,8 +28,8 @@ test('every mutation can be applied: its old text occurs once in its file', () =
   }
 });
 
-test('docs/soundness.md names the files that its mutations change', () => {
-  for (const [, id, cells = ''] of checkoutText('docs/soundness.md').matchAll(/^\| ([LD]\d+) \|(.*)$/gm)) {
+test('docs/engineering/soundness.md names the files that its mutations change', () => {
+  for (const [, id, cells = ''] of checkoutText('docs/engineering/soundness.md').matchAll(/^\| ([LD]\d+) \|(.*)$/gm)) {
     const named = [...cells.matchAll(/`([^`]+)`/g)].map(([, path]) => path);
     for (const path of named) assert.doesNotThrow(() => checkoutText(path ?? ''), `${id}: ${path}`);
     const changed = MUTATIONS.filter(({ breaks }) => breaks === id).map(({ file }) => file);
@@ -77,8 +77,8 @@ function escaped(text: string): string {
   return text.replaceAll(/[.*+?^${}()|[\]\\]/g, '\\$&');
 }
 
-test('docs/soundness.md names a test for what it assumes of each kernel', () => {
-  const rows = [...checkoutText('docs/soundness.md').matchAll(/^\| K\d+ \| .* \| (.*) \|$/gm)];
+test('docs/engineering/soundness.md names a test for what it assumes of each kernel', () => {
+  const rows = [...checkoutText('docs/engineering/soundness.md').matchAll(/^\| K\d+ \| .* \| (.*) \|$/gm)];
   assert.ok(rows.length > 10);
   for (const [, cell = ''] of rows) {
     for (const each of cell.split('; ')) {

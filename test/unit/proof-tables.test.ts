@@ -1,5 +1,5 @@
 /**
- * Holds the tables of docs/conformance.md and docs/security.md against the tests: each rule and each hazard has a test
+ * Holds the tables of docs/engineering/conformance.md and docs/security.md against the tests: each rule and each hazard has a test
  * that is named after it, or says why it has none.
  */
 import assert from 'node:assert/strict';
@@ -22,7 +22,7 @@ const LAST_RULES =
   'G17 ID12 CV28 DV6 CP11 CU5 VV7 LV8 GV4 MV6 GC6 CC1 CS15 DS5 LS7 GS4 EV9 GG1 GA13 GD5 GE5 SM28 NS9 NU4 NP11 NQ4 NV5 NE9 NC1 NI5 E20';
 const LAST_HAZARD = 'H39';
 
-const rules = (): Row[] => rowsOf('docs/conformance.md', /^\| ([A-Z]+\d+) \| .* \| (.*) \| (.*) \|$/gm);
+const rules = (): Row[] => rowsOf('docs/engineering/conformance.md', /^\| ([A-Z]+\d+) \| .* \| (.*) \| (.*) \|$/gm);
 const hazards = (): Row[] => rowsOf('docs/security.md', /^\| (H\d+) \| .* \| (.*) \| (.*) \|$/gm);
 
 function rowsOf(document: string, row: RegExp): Row[] {
@@ -72,7 +72,7 @@ function assertNames(file: string, id: string): void {
   assert.ok(namesIn(file).includes(id), `${file} has no test that is named after ${id}`);
 }
 
-test('docs/conformance.md has a row for every rule, once and in order', () => {
+test('docs/engineering/conformance.md has a row for every rule, once and in order', () => {
   const found = rules().map(({ id }) => id);
   assert.deepEqual(found, [...new Set(found)]);
   assert.deepEqual(found.sort(), LAST_RULES.split(' ').flatMap(upTo).sort());

@@ -1,6 +1,6 @@
 /**
  * What earlier versions promised is still there, and what they wrote down can still be read: all that needs no root.
- * test/integration/plugin/upgrade.test.ts does the same with whole nodes. docs/formats.md and docs/compatibility.md say what may
+ * test/integration/plugin/upgrade.test.ts does the same with whole nodes. docs/engineering/formats.md and docs/compatibility.md say what may
  * change, and how.
  */
 import assert from 'node:assert/strict';
@@ -127,8 +127,8 @@ test('a manifest that a newer version has made is refused with both versions and
   );
 });
 
-test('docs/formats.md has every fixture directory, and names the script that makes them', () => {
-  const text = checkoutText('docs/formats.md');
+test('docs/engineering/formats.md has every fixture directory, and names the script that makes them', () => {
+  const text = checkoutText('docs/engineering/formats.md');
   assert.ok(text.includes('scripts/make-release-fixtures'));
   for (const { version } of releases) assert.ok(text.includes(version));
 });

@@ -1,6 +1,6 @@
 /**
  * The rooms of src/ and the direction of imports between them, types included: the one place where its walls are
- * written. docs/architecture.md says what each room is for.
+ * written. docs/engineering/architecture.md says what each room is for.
  */
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
@@ -148,9 +148,9 @@ test('no two files of a wing have the same name', () => {
 });
 
 test('docs/architecture has every room, in its table and in its drawing', () => {
-  const table = readFileSync(packagePath('docs/architecture.md'), 'utf8');
-  const source = readFileSync(packagePath('docs/architecture.dot'), 'utf8');
-  const drawing = readFileSync(packagePath('docs/architecture.svg'), 'utf8');
+  const table = readFileSync(packagePath('docs/engineering/architecture.md'), 'utf8');
+  const source = readFileSync(packagePath('docs/engineering/architecture.dot'), 'utf8');
+  const drawing = readFileSync(packagePath('docs/engineering/architecture.svg'), 'utf8');
   for (const room of rooms) {
     assert.match(table, new RegExp(`^\\| .*src/${room}\\b.* \\|`, 'm'), room);
     const name = room.split('/').at(-1) ?? '';
@@ -160,7 +160,7 @@ test('docs/architecture has every room, in its table and in its drawing', () => 
 });
 
 test('the drawing of the wings has their rooms and imports, and no others', () => {
-  const source = readFileSync(packagePath('docs/wings.dot'), 'utf8');
+  const source = readFileSync(packagePath('docs/engineering/wings.dot'), 'utf8');
   const drawn = [...source.matchAll(/^ {2}(\w+) \[label="\1(?:\\n(.*))?"\]$/gm)];
   const drawnRooms = drawn
     .filter(([, name]) => name !== 'commands')
@@ -173,7 +173,7 @@ test('the drawing of the wings has their rooms and imports, and no others', () =
   );
   const arrows = [...source.matchAll(/^ {2}(\w+ -> \w+)$/gm)].map(([, arrow]) => arrow);
   assert.deepEqual(arrows.toSorted(), [...new Set(found)].toSorted());
-  const drawing = readFileSync(packagePath('docs/wings.svg'), 'utf8');
+  const drawing = readFileSync(packagePath('docs/engineering/wings.svg'), 'utf8');
   for (const arrow of arrows)
     assert.ok(drawing.includes(`<title>${arrow?.replace(' -> ', '&#45;&gt;')}</title>`), arrow);
 });

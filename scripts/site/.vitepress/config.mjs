@@ -1,6 +1,6 @@
 /**
- * The site: which pages it has, its navigation and its links. docs/README.md is its first page, and the tables there
- * are the navigation, so a page is listed in one place.
+ * The site: which pages it has, its navigation and its links. docs/README.md is its first page. The tables there and in
+ * docs/engineering/README.md are the navigation, so a page is listed in one place.
  *
  * SITE_REPOSITORY: where a link leads whose file is not part of the site, such as https://host/project/blob/v0.1.0.
  */
@@ -14,7 +14,9 @@ const { version, description } = JSON.parse(read('package.json'));
 
 /** Place in the site by place in the repository. SECURITY.md and docs/security.md may be one file to a web server. */
 const pages = new Map([
-  ...markdownIn('docs').map((name) => [`docs/${name}`, name === 'README.md' ? 'index.md' : name]),
+  ...['', 'engineering/'].flatMap((part) =>
+    markdownIn(`docs/${part}`).map((name) => [`docs/${part}${name}`, `${part}${name.replace('README', 'index')}`]),
+  ),
   ...markdownIn('.').map((name) => [name, `project/${name}`]),
 ]);
 const sources = new Map([...pages].map(([source, page]) => [page, source]));
@@ -64,17 +66,19 @@ function linkTo(source) {
   return `/${placeOf(source).replace(/(index)?\.md$/, '')}`;
 }
 
-/** The headings of docs/README.md with tables of pages, and the titles of these. */
+/** The headings of both tables of contents with tables of pages, and the titles of these. */
 function sidebar() {
-  const groups = read('docs/README.md').split(/^## /m).slice(1).map((section) => {
-    const links = [...section.matchAll(/^\| \[[^\]]*\]\(([^)#]+)\) \|/gm)];
-    const items = links.map(([, target]) => {
-      const source = posix.join('docs', target);
-      return { text: /^# (.*)$/m.exec(read(source))[1], link: linkTo(source) };
+  return ['docs', 'docs/engineering'].flatMap((directory) => {
+    const groups = read(`${directory}/README.md`).split(/^## /m).slice(1).map((section) => {
+      const links = [...section.matchAll(/^\| \[[^\]]*\]\(([^)#]+)\) \|/gm)];
+      const items = links.map(([, target]) => {
+        const source = posix.join(directory, target);
+        return { text: /^# (.*)$/m.exec(read(source))[1], link: linkTo(source) };
+      });
+      return { text: section.split('\n')[0], items };
     });
-    return { text: section.split('\n')[0], items };
+    return groups.filter(({ items }) => items.length > 0);
   });
-  return groups.filter(({ items }) => items.length > 0);
 }
 
 /** As GitHub and others make it, so that a link is right in the repository as well. */
@@ -88,8 +92,15 @@ function resolveLinks({ tokens, env }) {
   for (const { children } of tokens) {
     (children ?? []).forEach((token, index) => {
       if (token.type === 'link_open') resolveLink(source, children, index);
+      if (token.type === 'image') token.attrSet('src', placeFrom(source, token.attrGet('src')));
     });
   }
+}
+
+/** Where a picture of a page is in the site, from that page. */
+function placeFrom(source, path) {
+  const file = posix.join(posix.dirname(source), path);
+  return posix.relative(posix.dirname(placeOf(source)), placeOf(file));
 }
 
 function resolveLink(source, children, index) {

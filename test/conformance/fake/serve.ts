@@ -1,6 +1,7 @@
 /**
  * Runs the conformance suite's own driver, for people who want to try the suite or the benchmark on another driver than blockdelta:
- * `scripts/fake-driver DIRECTORY`. Needs root, for loop devices.
+ * `scripts/fake-driver DIRECTORY`. Needs root, for loop devices. As a process of its own it copies the members of a group while the suite writes,
+ * so that `groups.write-order` fails; in the tests both are one process.
  */
 import { once } from 'node:events';
 import { resolve } from 'node:path';

@@ -1,4 +1,4 @@
-/** docs/legacy.md: a row for every RPC of the old versions, and tests that exist and call it. */
+/** docs/engineering/legacy.md: a row for every RPC of the old versions, and tests that exist and call it. */
 import assert from 'node:assert/strict';
 import { existsSync, readFileSync } from 'node:fs';
 import { test } from 'node:test';
@@ -6,7 +6,7 @@ import { packagePath } from '../../../src/base/package-root.js';
 import { checkoutText } from '../../support/checkout-text.js';
 import type { Description } from '../csi/proto-description.js';
 
-const text = checkoutText('docs/legacy.md');
+const text = checkoutText('docs/engineering/legacy.md');
 
 for (const version of ['0.3', '0.1']) {
   test(`the table of CSI ${version} has rows for every RPC, in the order of the descriptor, with tests that call it`, () => {

@@ -1,7 +1,7 @@
 /**
  * The rules of change lists in every history of a small world, with a kill at every access of the last operation, and
  * with every two calls at once in every order: each delta lists every block that differs, or is refused; and none is
- * refused that was promised. docs/soundness.md has the argument.
+ * refused that was promised. docs/engineering/soundness.md has the argument.
  */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
