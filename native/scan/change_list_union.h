@@ -3,7 +3,8 @@
 // The lists form a chain from the base to the target, each starting at the snapshot where the
 // previous one ends. A byte outside all of them is equal in each step, so it is equal in the base
 // and the target; the union of the lists therefore contains every difference. It may also contain
-// ranges that changed and changed back. docs/engineering/change-lists.md has the argument with its conditions.
+// ranges that changed and changed back. docs/engineering/change-lists.md has the argument with its
+// conditions.
 #ifndef BLOCKDELTA_NATIVE_SCAN_CHANGE_LIST_UNION_H_
 #define BLOCKDELTA_NATIVE_SCAN_CHANGE_LIST_UNION_H_
 

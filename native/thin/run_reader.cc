@@ -34,9 +34,11 @@ Result<std::vector<Wanted>> Sort(const BlockFile& file, Span<const uint64_t> num
   wanted.reserve(numbers.size());
   for (size_t i = 0; i < numbers.size(); i++) {
     if (numbers[i] >= file.block_count) {
-      return InvalidBlock(
-          file.path, numbers[i],
-          "expected to be one of the " + std::to_string(file.block_count) + " blocks there are");
+      return InvalidBlock(file.path, numbers[i],
+                          file.block_count == 0
+                              ? "the file is smaller than a block of metadata, 4096 bytes"
+                              : "expected to be one of the " + std::to_string(file.block_count) +
+                                    " blocks there are");
     }
     wanted.push_back({numbers[i], out + i * kMetadataBlockBytes});
   }

@@ -74,8 +74,8 @@ uint64_t ThinScan::RootOf(const ThinDeviceRef& ref, const ThinDevice& found) {
   return root;
 }
 
-// The rule for deleted bases is in docs/engineering/retained-bases.md. The caller knows whether the target
-// descends from the base.
+// The rule for deleted bases is in docs/engineering/retained-bases.md. The caller knows whether the
+// target descends from the base.
 Status ThinScan::OpenBookmark(const std::string& path) {
   Result<std::unique_ptr<Bookmark>> bookmark = Bookmark::Open(path);
   RETURN_IF_ERROR(bookmark);

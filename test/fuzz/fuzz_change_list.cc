@@ -1,8 +1,8 @@
 // Fuzzes the readers of change lists and stored maps: any head and any pages, with the checksums
 // they would have, so that the numbers behind a checksum are what is tested.
 //
-// Files are assembled and read back from the tables of docs/engineering/change-lists.md, without the code under
-// test. A reader either refuses a file or gives exactly what the slow reader gives.
+// Files are assembled and read back from the tables of docs/engineering/change-lists.md, without
+// the code under test. A reader either refuses a file or gives exactly what the slow reader gives.
 #include <unistd.h>
 
 #include <algorithm>

@@ -61,7 +61,9 @@ export function addThinDeltaCommand(program: Command): void {
     .addHelpText('after', HELP + METADATA_HELP)
     .action(async (positional: string | undefined, options: DeltaOptions) => {
       const request = requestOf(command, positional, options);
-      process.exitCode = await runOnMetadata((runner, signal) => printThinDelta(runner, request, signal));
+      process.exitCode = await runOnMetadata(request.metadata, (runner, signal) =>
+        printThinDelta(runner, request, signal),
+      );
     });
 }
 

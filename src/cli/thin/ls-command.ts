@@ -28,7 +28,7 @@ export function addThinLsCommand(program: Command): void {
     .addHelpText('after', HELP + METADATA_HELP)
     .action(async (positional: string | undefined, options: LsOptions) => {
       const metadata = namedMetadata(command, positional, options);
-      process.exitCode = await runOnMetadata((runner, signal) =>
+      process.exitCode = await runOnMetadata(metadata, (runner, signal) =>
         printThinDevices(runner, metadata, options.format, signal),
       );
     });

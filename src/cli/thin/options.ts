@@ -1,5 +1,7 @@
 /** Options that `thin-delta` and `thin-ls` share. */
+import { existsSync } from 'node:fs';
 import { type Command, InvalidArgumentError, Option } from 'commander';
+import { CsiError } from '../../base/errors.js';
 import { MAX_DEVICE_ID, type SnapshotChoice, type ThinTrees } from '../../driver/inspection/thin-trees.js';
 import { NativePool, type NativeRunner } from '../../driver/native/pool.js';
 import type { ExitCode } from '../exit-codes.js';
@@ -63,11 +65,16 @@ export function warnOfNeedsCheck({ metadata, current }: ThinTrees): void {
 }
 
 export async function runOnMetadata(
+  { path }: NamedMetadata,
   work: (runner: NativeRunner, signal: AbortSignal) => Promise<void>,
 ): Promise<ExitCode> {
   const pool = new NativePool(1);
   try {
-    return await runToStatus((signal) => work(pool, signal));
+    return await runToStatus(async (signal) => {
+      if (!existsSync(path))
+        throw CsiError.notFound(`there is no ${path}: name the metadata device of the pool, or a file`);
+      await work(pool, signal);
+    });
   } finally {
     await pool.close();
   }
@@ -84,7 +91,7 @@ Exit codes:
   0    the whole list was printed, or the reader closed the pipe
   1    another failure
   2    wrong usage
-  4    there is no such thin device
+  4    there is no such thin device, or no such metadata
   5    no complete list is possible: no metadata snapshot is held, the trees changed while they
        were read, or the metadata is damaged; do not use a list that was printed in part
   130  stopped by SIGINT or SIGTERM`;

@@ -81,7 +81,8 @@ test('metadata that cannot be read gives an exit code, and a message on stderr o
   for (const [words, code, message] of [
     [['thin-delta', '--base', '2', '--target', '3', damaged], 5, /block 0 .*thin_check/],
     [['thin-ls', damaged], 5, /block 0 .*thin_check/],
-    [['thin-ls', workspace.path('missing')], 1, /missing/],
+    [['thin-ls', workspace.path('missing')], 4, /there is no .*missing: name the metadata device/],
+    [['thin-ls', '/etc/hostname'], 5, /smaller than a block of metadata/],
   ] as const) {
     const ended = await runCommand(t, words);
     assert.deepEqual([ended.code, ended.stdout], [code, ''], `${words.join(' ')}: ${ended.stderr}`);
