@@ -2,10 +2,10 @@
 # Makes the certificates of nodes, and those that an installation without cert-manager needs, with openssl alone,
 # and prints the commands that put them into the cluster.
 #
-#   certificates.sh DIRECTORY [NODE...]
+#   certificates.sh [--renew] DIRECTORY [NODE...]
 #
 # A second run with the same directory keeps the authorities and renews the certificates, also those of nodes
-# that an earlier run named. Whoever can read DIRECTORY can make every volume of the cluster disappear: keep it
+# that an earlier run named. With --renew it refuses a directory without authorities, which is not that of the first run. Whoever can read DIRECTORY can make every volume of the cluster disappear: keep it
 # off shared disks.
 set -eu
 
@@ -14,7 +14,9 @@ namespace=${NAMESPACE:-blockdelta}
 driver=${DRIVER:-blockdelta.csi}
 days=365
 
-usage() { echo "usage: certificates.sh DIRECTORY [NODE...]" >&2; exit 2; }
+usage() { echo "usage: certificates.sh [--renew] DIRECTORY [NODE...]" >&2; exit 2; }
+renews=false
+if [ "${1-}" = --renew ]; then renews=true; shift; fi
 [ $# -ge 1 ] || usage
 case "$1" in -*) usage ;; esac
 directory=$1
@@ -28,6 +30,11 @@ for node in "$@"; do
       ;;
   esac
 done
+# New authorities would shut out every node that has certificates of the old ones.
+if $renews && ! [ -e "$directory/blockdelta-ca/tls.key" ]; then
+  echo "certificates.sh: $directory has no blockdelta-ca/tls.key to renew certificates with: name the directory of the first run" >&2
+  exit 1
+fi
 command -v openssl >/dev/null || { echo "certificates.sh: openssl is not installed" >&2; exit 1; }
 umask 077
 mkdir -p "$directory"

@@ -16,9 +16,9 @@ const PACKAGES = 'base-files,btrfs-progs,coreutils,e2fsprogs,libstdc++6,mount,ut
 /** In a mount namespace: what the machine shares with the root directory, then the command in it. */
 const IN_ROOT = `
 root=$1; checkout=$2; shift 2
-mount --rbind "$root" "$root" && cd "$root" && mkdir -p "./$checkout" &&
+mount --rbind "$root" "$root" && cd "$root" && mount -t tmpfs tmpfs ./tmp && mkdir -p "./$checkout" &&
   mount --bind "$checkout" "./$checkout" && mount --rbind /dev ./dev && mount --rbind /sys ./sys &&
-  mount -t proc proc ./proc && mount -t tmpfs tmpfs ./tmp && exec chroot . "$@"`;
+  mount -t proc proc ./proc && exec chroot . "$@"`;
 
 const mirror = (existsSync(SOURCES) ? readdirSync(SOURCES) : [])
   .map((name) => readFileSync(join(SOURCES, name), 'utf8'))

@@ -43,8 +43,8 @@ export async function claimDirectory(native: NativeRunner, claim: PoolClaim): Pr
   if (found === owner) return;
   throw CsiError.failedPrecondition(
     `pool '${pool}' in ${directory} belongs to the catalogue ${found ?? '(none)'}, and this ` +
-      `plugin's is ${owner}: a pool is served from one state directory. If that catalogue no longer ` +
-      `exists, remove ${file}`,
+      `plugin's is ${owner}: a pool is served from one state directory. Set BLOCKDELTA_STATE_DIR to that of the pool's ` +
+      `catalogue, or restore the catalogue from a backup (docs/runbook.md). Only if neither exists any more, remove ${file}`,
   );
 }
 

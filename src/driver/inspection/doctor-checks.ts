@@ -239,7 +239,7 @@ async function certificates({ env }: DoctorContext): Promise<CheckResult> {
       .map(({ file, ends: end }) => ({
         found: `the certificate ${file} ${endInWords(end, now)}`,
         remedy:
-          'issue another one and put it in its place, before routers cannot reach this node (docs/router.md, "Certificates")',
+          'issue another one and put it in its place: routers cannot reach this node with one that has ended (docs/router.md, "Certificates")',
       }));
     return { detail, findings };
   } catch (thrown) {

@@ -15,13 +15,14 @@ import { openMetadata } from '../client/metadata-stream.js';
 import { publishSnapshot, removeLeftVolumes } from '../client/published-volume.js';
 import { describeSnapshot, type SnapshotInfo } from '../client/snapshot-info.js';
 import type { ImageChain } from '../nbd/image-chain.js';
-import { type BaseChoice, findBases, imageProblem } from './bases.js';
+import { type BaseChoice, findBases } from './bases.js';
 import { type Backup, baseNameOf, chainOf, imagesOf } from './chains.js';
 import { type ChangeList, readChangeList } from './change-list.js';
 import { checksumSegments, SEGMENT_BYTES } from './checksums.js';
 import { copyIntoImage } from './copy-image.js';
 import type { Manifest } from './manifest.js';
 import { type NewBackupPaths, Repository } from './repository.js';
+import { brokenBackups } from './verify.js';
 
 export interface BackupRequest {
   driver: CsiDriver;
@@ -69,9 +70,12 @@ export async function backUp(request: BackupRequest): Promise<BackupResult> {
   try {
     for (const { found } of lock.problems) observer.onNotice(found);
     await removeLeftVolumes(driver, runtime);
-    const { backups } = await repository.backupsOf(described.volumeId);
-    const known = backups.find(({ manifest }) => manifest.snapshot.id === described.snapshotId);
-    if (known !== undefined) return { backup: await intact(known, described), isNew: false };
+    const volume = await repository.backupsOf(described.volumeId);
+    const known = volume.backups.find(({ manifest }) => manifest.snapshot.id === described.snapshotId);
+    if (known !== undefined) {
+      const broken = (await brokenBackups(volume, request.signal)).get(known) ?? null;
+      return { backup: intact(known, described, broken), isNew: false };
+    }
     // The current time at least puts this backup after the older backups.
     const creationTime = described.creationTime ?? new Date();
     const backup = await make(request, { ...described, creationTime }, repository);
@@ -95,8 +99,8 @@ async function describe({ driver, snapshotId, volumeId }: BackupRequest): Promis
   }
 }
 
-/** Throws FAILED_PRECONDITION if the backup is of another snapshot with this id, or its image is missing or was resized. */
-async function intact(backup: Backup, { snapshotId, creationTime }: Described): Promise<Backup> {
+/** Throws FAILED_PRECONDITION if the backup is of another snapshot with this id, or `broken` says why it cannot be restored. */
+function intact(backup: Backup, { snapshotId, creationTime }: Described, broken: string | null): Backup {
   const path = join(backup.directory, backup.name);
   const { snapshot } = backup.manifest;
   if (creationTime !== null && creationTime.getTime() !== Date.parse(snapshot.creationTime)) {
@@ -105,11 +109,10 @@ async function intact(backup: Backup, { snapshotId, creationTime }: Described): 
         `snapshot with that id, taken at ${snapshot.creationTime}: use another directory`,
     );
   }
-  const problem = await imageProblem(backup);
-  if (problem === null) return backup;
+  if (broken === null) return backup;
   throw CsiError.failedPrecondition(
-    `the snapshot has a backup that is damaged: ${problem}; restore the image from another copy, or remove ${path} ` +
-      'and run the backup again',
+    `the snapshot has a backup that is damaged: ${broken}; restore the image from another copy, or take a new snapshot ` +
+      'and make a full backup of that (--base none)',
   );
 }
 

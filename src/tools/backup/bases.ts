@@ -90,7 +90,7 @@ async function unusable(backup: Backup, volume: VolumeBackups, target: Target): 
 }
 
 /** Returns the problem if the image is missing or has another size, and null otherwise. Only verify checks the checksums. */
-export async function imageProblem(backup: Backup): Promise<string | null> {
+async function imageProblem(backup: Backup): Promise<string | null> {
   const path = imagePathOf(backup);
   const found = await stat(path, { bigint: true }).catch(() => null);
   if (found === null) {

@@ -197,6 +197,14 @@ test('backups are listed and pruned, and what stays has its content', async (t) 
   await fails(t, 4, /./, 'backups', join(directory, 'nowhere'));
 });
 
+test('a snapshot whose backup cannot be restored is not taken for backed up', async (t) => {
+  const { snapshots } = history;
+  const directory = copied(running.workspace.path('broken-base'));
+  rmSync(imagesIn(directory)[0] ?? '');
+  const again = ['backup', snapshots[2] ?? '', '--to', directory, '--base', 'none'];
+  await fails(t, 5, /has a backup that is damaged: .*take a new snapshot/, ...again);
+});
+
 test('a relative path means what it means in the working directory of the command', async (t) => {
   const { snapshots, volume } = history;
   const [first = '', , newest = ''] = snapshots;

@@ -77,6 +77,14 @@ test('a second run of the script renews the certificates and keeps the authoriti
   assert.notDeepEqual(read(NODE, 'tls.crt'), certificate);
 });
 
+test('a renewal in another directory makes no new authorities', { skip }, () => {
+  const elsewhere = temporaryDirectory();
+  const { status, stderr } = spawnSync(SCRIPT, ['--renew', elsewhere], { encoding: 'utf8' });
+  assert.equal(status, 1);
+  assert.match(stderr, /no blockdelta-ca\/tls\.key to renew certificates with: name the directory of the first run/);
+  assert.equal(spawnSync(SCRIPT, ['--renew', directory]).status, 0);
+});
+
 test('nobody else can read the keys', { skip }, () => {
   for (const name of ['blockdelta-ca', NODE, 'router', 'snapshot-metadata']) {
     assert.equal(statSync(at(name, 'tls.key')).mode & 0o077, 0);
@@ -117,5 +125,5 @@ test('another namespace and another driver are in the certificates and the comma
 test('the script says how it is used where no directory is given', () => {
   const { status, stderr } = spawnSync(SCRIPT, [], { encoding: 'utf8' });
   assert.equal(status, 2);
-  assert.match(stderr, /^usage: certificates\.sh DIRECTORY \[NODE\.\.\.\]/);
+  assert.match(stderr, /^usage: certificates\.sh \[--renew\] DIRECTORY \[NODE\.\.\.\]/);
 });

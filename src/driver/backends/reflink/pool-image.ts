@@ -73,9 +73,10 @@ export class PoolImage {
    */
   async fill(): Promise<string | null> {
     const { sizeBytes, allocatedBytes } = await this.#found();
+    // What describes an image's extents takes blocks too, so a full one may have more than its size.
     const missing = sizeBytes - allocatedBytes;
     const space = await imageSpace(this.native, this.directory);
-    if (missing > space) {
+    if (missing > 0n && missing > space) {
       return `it lacks ${missing} bytes and the host has ${space > 0n ? space : 0n} for it`;
     }
     try {
