@@ -79,6 +79,16 @@ export class TlsFiles {
     }
   }
 
+  /** Why a start could not use the files, such as a key of another certificate, or that of another node; null if it could. */
+  static async problemWith(settings: TlsSettings, nodeUri: string): Promise<string | null> {
+    try {
+      materialOf(await read(settings), nodeUri);
+      return null;
+    } catch (thrown) {
+      return messageOf(thrown);
+    }
+  }
+
   get current(): TlsMaterial {
     return this.#current;
   }

@@ -6,10 +6,14 @@ import { accessSync, constants, existsSync, readdirSync, statfsSync } from 'node
 import { hostname, release } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
+import { nodeUri } from '../../base/csi/routed-calls.js';
 import { messageOf } from '../../base/errors.js';
 import { humanSize } from '../../base/human-size.js';
 import { certificateEnds, daysLeft, endInWords, WARNED_DAYS } from '../../base/listening/certificate-end.js';
+import { TlsFiles } from '../../base/listening/tls-files.js';
 import { missingPrograms } from '../../base/process/exec.js';
+import { settingsReader } from '../../base/settings/reader.js';
+import { parseDriverIdentity, SERVICE_SETTINGS } from '../../base/settings/service-settings.js';
 import { parseListen } from '../../base/settings/tls.js';
 import { ownDirectory } from '../../base/system/own-files.js';
 import { USED_PERCENT } from '../backends/pool-levels.js';
@@ -230,22 +234,22 @@ function settings({ env, node }: DoctorContext): CheckResult {
 async function certificates({ env }: DoctorContext): Promise<CheckResult> {
   const listen = parseListen((name) => env[name] || undefined, SETTINGS.BLOCKDELTA_TLS_PEER_NAME.fallback);
   if (listen === null) return nothing('no listener for routers');
-  const now = Date.now();
   const detail = `${listen.tls.certificateFile} and ${listen.tls.caFile}`;
-  try {
-    const ends = await certificateEnds(listen.tls);
-    const findings = ends
-      .filter(({ ends: end }) => daysLeft(end, now) < WARNED_DAYS)
-      .map(({ file, ends: end }) => ({
-        found: `the certificate ${file} ${endInWords(end, now)}`,
-        remedy:
-          'issue another one and put it in its place: routers cannot reach this node with one that has ended (docs/router.md, "Certificates")',
-      }));
-    return { detail, findings };
-  } catch (thrown) {
-    const remedy = 'correct BLOCKDELTA_TLS_CERTIFICATE and BLOCKDELTA_TLS_CA, or the files';
-    return one(detail, { found: `the certificates cannot be read: ${messageOf(thrown)}`, remedy });
+  const { driverName } = parseDriverIdentity(settingsReader(SERVICE_SETTINGS, env));
+  const uri = nodeUri(driverName, env['BLOCKDELTA_NODE_ID'] || hostname());
+  const problem = await TlsFiles.problemWith(listen.tls, uri);
+  if (problem !== null) {
+    const remedy = 'correct the files, or BLOCKDELTA_TLS_*: a start refuses them (docs/router.md, "Certificates")';
+    return one(detail, { found: `the TLS files cannot be used: ${problem}`, remedy });
   }
+  const now = Date.now();
+  const ending = (await certificateEnds(listen.tls)).filter(({ ends }) => daysLeft(ends, now) < WARNED_DAYS);
+  const findings = ending.map(({ file, ends }) => ({
+    found: `the certificate ${file} ${endInWords(ends, now)}`,
+    remedy:
+      'issue another one and put it in its place: routers cannot reach this node with one that has ended (docs/router.md, "Certificates")',
+  }));
+  return { detail, findings };
 }
 
 async function stateDirectory({ stateDirectory: path }: DoctorContext): Promise<CheckResult> {

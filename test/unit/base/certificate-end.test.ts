@@ -5,6 +5,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { pino } from 'pino';
+import { nodeUri } from '../../../src/base/csi/routed-calls.js';
 import { certificateEnds, daysLeft, endInWords } from '../../../src/base/listening/certificate-end.js';
 import { TlsFiles } from '../../../src/base/listening/tls-files.js';
 import { DOCTOR_CHECKS, type DoctorContext } from '../../../src/driver/inspection/doctor-checks.js';
@@ -19,7 +20,10 @@ function certificate(name: string, days: number): { certificateFile: string; key
   const key = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-keyout', keyFile];
   execFileSync(
     'openssl',
-    ['req', '-x509', ...key, '-days', String(days), '-subj', `/CN=${name}`, '-out', certificateFile],
+    [
+      ...['req', '-x509', ...key, '-days', String(days), '-subj', `/CN=${name}`, '-out', certificateFile],
+      ...['-addext', `subjectAltName=URI:${nodeUri('blockdelta.csi', 'node-a')}`],
+    ],
     {
       stdio: 'ignore',
     },
@@ -75,6 +79,7 @@ test('doctor finds certificates that end, and those that cannot be read', async 
   const check = DOCTOR_CHECKS.find(({ name }) => name === 'certificates');
   const found = async (more: Record<string, string>): Promise<string[]> => {
     const env = {
+      BLOCKDELTA_NODE_ID: 'node-a',
       BLOCKDELTA_LISTEN_ADDRESS: '127.0.0.1:1',
       BLOCKDELTA_TLS_CERTIFICATE: long.certificateFile,
       BLOCKDELTA_TLS_KEY: long.keyFile,
@@ -88,5 +93,7 @@ test('doctor finds certificates that end, and those that cannot be read', async 
   const [ending = '', ...others] = await found({ BLOCKDELTA_TLS_CA: bundle });
   assert.match(ending, /bundle\.pem ends in 11 days, on 20/);
   assert.deepEqual(others, []);
-  assert.match((await found({ BLOCKDELTA_TLS_CA: '/absent' }))[0] ?? '', /cannot be read: ENOENT/);
+  assert.match((await found({ BLOCKDELTA_TLS_CA: '/absent' }))[0] ?? '', /cannot be used: ENOENT/);
+  assert.match((await found({ BLOCKDELTA_NODE_ID: 'node-b' }))[0] ?? '', /cannot be used: .*node-a/);
+  assert.match((await found({ BLOCKDELTA_TLS_KEY: short.keyFile }))[0] ?? '', /cannot be used: .*key/);
 });
