@@ -135,6 +135,8 @@ for (const [name, client] of Object.entries(CLIENTS)) {
       writeFileSync(image, 'something else');
       assert.match(await made(second, `${first.slice(0, -4)}0000`), /^full/);
       assert.ok(readFileSync(image).equals(bytesOf(second)));
+      await assert.rejects(run(socket, fileOf(second), image, `${second.slice(0, -4)}0000`, first));
+      assert.ok(readFileSync(image).equals(bytesOf(second)), 'a target that does not exist leaves the image as it is');
     });
 
     test(`the example in ${name} resumes a stream where it broke`, async (t) => {

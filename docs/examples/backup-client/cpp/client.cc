@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -132,8 +133,10 @@ int main(int argc, char** argv) {
   if (IsNoDelta(status)) {
     method = "full";
     done = Done();
-    // The image reads as zeros where no range is written.
-    const int image = open(argv[3], O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    // The old image stays until the new one is complete: the target may not exist either. The new
+    // one reads as zeros where no range is written.
+    const std::string made = std::string(argv[3]) + ".new";
+    const int image = open(made.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     status = Apply<csi::v1::GetMetadataAllocatedResponse>(
         device, image,
         [&](grpc::ClientContext* context, int64_t offset) {
@@ -144,6 +147,9 @@ int main(int argc, char** argv) {
         },
         &done);
     close(image);
+    if (status.ok() && rename(made.c_str(), argv[3]) == -1) {
+      status = Failed("the image cannot be replaced");
+    }
   }
   close(device);
   if (!status.ok()) {

@@ -197,13 +197,17 @@ func update(socket string, device *os.File, path, target, base string) (string, 
 			return "delta", done, err
 		}
 	}
-	// The image reads as zeros where no range is written.
-	image, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	// The old image stays until the new one is complete: the target may not exist either. The new
+	// one reads as zeros where no range is written.
+	image, err := os.OpenFile(path+".new", os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return "", progress{}, err
 	}
 	defer image.Close()
 	done, err := apply(socket, device, image, allocated(target))
+	if err == nil {
+		err = os.Rename(path+".new", path)
+	}
 	return "full", done, err
 }
 

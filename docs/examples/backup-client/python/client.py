@@ -89,15 +89,20 @@ def update(socket, device, path, target, base):
                 raise
         finally:
             os.close(image)
-    # The image reads as zeros where no range is written.
-    image = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
+    # The old image stays until the new one is complete: the target may not exist either. The new one reads as zeros where no
+    # range is written.
+    image = os.open(path + ".new", os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
-        return "full", *apply(socket, device, image, "GetMetadataAllocated", {"snapshot_id": target})
+        done = apply(socket, device, image, "GetMetadataAllocated", {"snapshot_id": target})
     finally:
         os.close(image)
+    os.rename(path + ".new", path)
+    return "full", *done
 
 
 def main():
+    if len(sys.argv) < 5:
+        sys.exit("usage: client.py SOCKET DEVICE IMAGE TARGET [BASE]")
     socket, device, image, target, base = (sys.argv[1:] + [""])[:5]
     source = os.open(device, os.O_RDONLY)
     print(*update(socket, source, image, target, base))

@@ -5,7 +5,7 @@
 // PROTO is csi.proto, SOCKET the driver's unix socket, DEVICE a block device (or file) with the content of the snapshot
 // TARGET, and IMAGE a raw file that holds the snapshot BASE. Without BASE, or if the driver gives no delta from it, the
 // image is made anew from the allocated ranges.
-import { open } from 'node:fs/promises';
+import { open, rename } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 import {
   type ClientReadableStream,
@@ -49,9 +49,9 @@ async function* stream(rpc: string, request: object): AsyncGenerator<Message> {
 }
 
 /** Applies a list to the image; resumes broken streams where they broke. */
-async function apply(rpc: string, ids: object): Promise<{ ranges: number; bytes: bigint }> {
+async function apply(path: string, rpc: string, ids: object): Promise<{ ranges: number; bytes: bigint }> {
   const from = await open(device, 'r');
-  const to = await open(image, 'r+');
+  const to = await open(path, 'r+');
   const done = { ranges: 0, bytes: 0n };
   let position = 0n;
   let failures = 0;
@@ -102,11 +102,16 @@ async function copy(from: File, to: File, start: bigint, end: bigint): Promise<v
   }
 }
 
-/** The image reads as zeros where no range is written. */
+/**
+ * The old image stays until the new one is complete: the target may not exist either. The new one reads as zeros where no range is
+ * written.
+ */
 async function full(): Promise<{ ranges: number; bytes: bigint }> {
-  const file = await open(image, 'w');
+  const file = await open(`${image}.new`, 'w');
   await file.close();
-  return apply('GetMetadataAllocated', { snapshot_id: target });
+  const made = await apply(`${image}.new`, 'GetMetadataAllocated', { snapshot_id: target });
+  await rename(`${image}.new`, image);
+  return made;
 }
 
 let method = 'delta';
@@ -114,7 +119,7 @@ let done: { ranges: number; bytes: bigint };
 try {
   if (base === '') throw Object.assign(new Error('no base'), { code: status.NOT_FOUND });
   const ids = { base_snapshot_id: base, target_snapshot_id: target };
-  done = await apply('GetMetadataDelta', ids);
+  done = await apply(image, 'GetMetadataDelta', ids);
 } catch (thrown) {
   if (!NO_DELTA.includes((thrown as ServiceError).code)) throw thrown;
   method = 'full';
