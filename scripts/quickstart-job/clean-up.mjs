@@ -17,7 +17,8 @@ export async function removePlace(place) {
     .filter((mountPoint) => mountPoint === path || mountPoint.startsWith(`${path}/`));
   if (mounted.length > 0) {
     throw new Error(
-      `${mounted.join(' and ')} ${mounted.length === 1 ? 'is' : 'are'} still mounted; nothing was removed below ${place}`,
+      `${mounted.join(' and ')} ${mounted.length === 1 ? 'is' : 'are'} still mounted; nothing was removed below ${place}. ` +
+        `\`grep -l ${place} /proc/[0-9]*/mountinfo\` names the processes whose mount namespaces hold it: end them, umount it, and remove the directory`,
     );
   }
   // One that was mounted since is passed over.
@@ -26,5 +27,5 @@ export async function removePlace(place) {
 
 /** The same as a command for a shell. */
 export function removalCommand(place) {
-  return `grep -q ' ${place}/' /proc/self/mountinfo && echo 'still mounted: nothing removed' || rm -r --one-file-system ${place}`;
+  return `grep -q ' ${place}/' /proc/self/mountinfo && echo 'still mounted, nothing removed: see grep -l ${place} /proc/[0-9]*/mountinfo' || rm -r --one-file-system ${place}`;
 }
