@@ -76,9 +76,10 @@ async function serve(): Promise<{ address: string; close(): void }> {
   const server = createServer(({ url = '' }, response) => {
     const path = decodeURI(new URL(url, 'http://site').pathname).slice(BASE.length);
     try {
-      const file = join(site, path === '' ? 'index.html' : path);
+      const file = join(site, path === '' || path.endsWith('/') ? `${path}index.html` : path);
+      const content = readFileSync(file);
       const type = TYPES[extname(file)] ?? 'application/octet-stream';
-      response.writeHead(200, { 'content-type': type }).end(readFileSync(file));
+      response.writeHead(200, { 'content-type': type }).end(content);
     } catch {
       response.writeHead(404).end();
     }
