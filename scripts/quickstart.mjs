@@ -255,7 +255,7 @@ function printNextCommands(session) {
   console.log(`
 The plugin is still running (process ${session.child.pid}); its log is ${join(session.place, 'plugin.log')}.
 Try:
-  export CSI_ENDPOINT=${session.endpoint}
+  export CSI_ENDPOINT=${session.endpoint} BLOCKDELTA_STATE_DIR=${join(session.place, 'state')}
   ${cli} allocated ${session.snapshots[0]} --summary
   ${cli} delta ${session.snapshots[0]} ${session.snapshots[2]} --format ndjson | head
   ${cli} map ${session.snapshots[2]} --base ${session.snapshots[0]}

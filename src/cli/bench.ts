@@ -25,7 +25,7 @@ import {
 } from './driver-options.js';
 import { socketPathOf } from './endpoint.js';
 import { ExitCode } from './exit-codes.js';
-import { parsePositive, parseSize } from './option-values.js';
+import { parsePositive, parseSeed, parseSize } from './option-values.js';
 import { complain, print, runToExitCode } from './output.js';
 import { writeOutput } from './output-file.js';
 import { parsePath } from './paths.js';
@@ -92,7 +92,7 @@ export function addBench(above: Command, measured: Bench): void {
   addDriverOptions(bench)
     .option('--volume-size <bytes>', 'size of filled volumes, or like 256Mi (default: 1Gi, 2Gi for stream)', parseSize)
     .option('--rounds <number>', 'rounds of each row', parsePositive, DEFAULT_ROUNDS)
-    .option('--seed <number>', 'repeat the order of the rounds of a run (default: random)', parsePositive)
+    .option('--seed <number>', 'repeat the order of the rounds of a run (default: random)', parseSeed)
     .option('--curves', 'also measure how costs grow; takes longer', false)
     .option('--tiny', 'tiny sizes, to see that the suites run; the figures mean nothing', false)
     .option('--json', 'print every figure as JSON, instead of the table', false)

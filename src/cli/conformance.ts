@@ -25,7 +25,7 @@ import {
 } from './driver-options.js';
 import { socketPathOf } from './endpoint.js';
 import { ExitCode } from './exit-codes.js';
-import { parsePositive, parseSize } from './option-values.js';
+import { parsePositive, parseSeed, parseSize } from './option-values.js';
 import { complain, harmless, SIGNALS } from './output.js';
 import { writeOutput } from './output-file.js';
 import { parseOutput, parsePath } from './paths.js';
@@ -67,6 +67,10 @@ export function addConformanceCommand(program: Command): void {
     .addHelpText('after', HELP)
     .action(async () => {
       const options = command.opts<ConformanceOptions>();
+      if (options.json && options.junit === '-') {
+        command.error('error: --json and --junit - both print to stdout: give one of them a file (--report, --junit)');
+      }
+      assertPatterns(command, options);
       if (options.list) {
         process.stdout.write(listOf(CHECKS.filter(({ id }) => isSelected(id, options))));
         return;
@@ -87,7 +91,7 @@ function addOptions(command: Command): Command {
     .option('--only <pattern>', `run only these checks: ${pattern}`, addPattern, [])
     .option('--skip <pattern>', `skip these checks: ${pattern}`, addPattern, [])
     .option('--timeout <seconds>', 'timeout of each check, and of each call including its retries', parsePositive, 60)
-    .option('--seed <number>', 'repeat the writes of the run with this seed (default: random, printed)', parsePositive)
+    .option('--seed <number>', 'repeat the writes of the run with this seed (default: random, printed)', parseSeed)
     .option('--json', 'print the report as JSON, instead of the table', false)
     .option('--report <file>', 'also write the report as JSON', parsePath)
     .option('--junit <file>', 'write the report as JUnit XML; - for stdout, instead of the table', parseOutput)
@@ -95,12 +99,15 @@ function addOptions(command: Command): Command {
     .option('--verbose', 'report each check on stderr as it runs', false);
 }
 
-function suiteOptionsOf(command: Command, options: ConformanceOptions): SuiteOptions {
-  const socketPath = socketPathOf(command, options.endpoint);
-  for (const pattern of [...options.only, ...options.skip]) {
+function assertPatterns(command: Command, { only, skip }: ConformanceOptions): void {
+  for (const pattern of [...only, ...skip]) {
     if (CHECKS.some(({ id }) => matches(id, pattern))) continue;
     command.error(`error: no check matches '${pattern}': --list prints them`);
   }
+}
+
+function suiteOptionsOf(command: Command, options: ConformanceOptions): SuiteOptions {
+  const socketPath = socketPathOf(command, options.endpoint);
   const access: readonly AccessType[] = options.access === 'both' ? ['block', 'mount'] : [options.access];
   return {
     socketPath,

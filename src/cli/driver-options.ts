@@ -19,6 +19,8 @@ export interface DriverOptions {
 }
 
 const KUBELET_DIRECTORY = '/var/lib/kubelet';
+/** Where the kubelet publishes volumes: drivers mount this part of its directory, some of them no other. */
+const PUBLISHED = 'plugins/kubernetes.io/csi';
 
 export function addDriverOptions(command: Command): Command {
   return command
@@ -42,12 +44,12 @@ export function controllerSocketPathOf(command: Command, { controllerEndpoint }:
 }
 
 /**
- * A driver in a container sees what is mounted below the kubelet's directory, and nearly always nothing else.
+ * A driver in a container sees what is mounted where the kubelet publishes volumes, and often nothing else.
  *
  * @param name of the directory of the command
  */
 export function defaultWorkDirectory(name: string): string {
-  return join(existsSync(KUBELET_DIRECTORY) ? KUBELET_DIRECTORY : tmpdir(), name);
+  return join(existsSync(KUBELET_DIRECTORY) ? join(KUBELET_DIRECTORY, PUBLISHED) : tmpdir(), name);
 }
 
 function readSecrets(path: string): Record<string, StringMap> {

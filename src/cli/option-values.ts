@@ -16,6 +16,13 @@ export function parseSize(value: string): number {
   throw new InvalidArgumentError('It must be a whole number of bytes, or like 64Mi.');
 }
 
+/** A seed, as runs print them. */
+export function parseSeed(value: string): number {
+  const number = /^\d{1,10}$/.test(value) ? Number(value) : 0;
+  if (number > 0 && number < 2 ** 31) return number;
+  throw new InvalidArgumentError('It must be a whole number from 1 to 2147483647.');
+}
+
 export function parsePositive(value: string): number {
   const number = /^\d{1,9}$/.test(value) ? Number(value) : 0;
   if (number > 0) return number;

@@ -30,7 +30,7 @@ plainTest('--list prints every check with its part of the specification, or thos
   const lines = stdout.trimEnd().split('\n');
   assert.equal(lines.length, CHECKS.length);
   assert.match(stdout, /^metadata\.order +must .*\[SnapshotMetadata: Metadata Format\]$/m);
-  const some = await conformance(['--list', '--only', 'identity.*']);
+  const some = await conformance(['--list', '--only', 'identity.*', '--seed', '2147483647']);
   assert.ok(some.stdout.split('\n').every((line) => line === '' || line.startsWith('identity.')));
 });
 

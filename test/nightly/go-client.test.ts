@@ -129,7 +129,10 @@ describe('the example in Go', {
     assert.match(await made(second, `${first.slice(0, -4)}0000`), /^full/);
     assert.ok(readFileSync(image).equals(readFileSync(fileOf(second))));
     await failure(socket, fileOf(second), image, `${second.slice(0, -4)}0000`, first);
-    assert.ok(readFileSync(image).equals(readFileSync(fileOf(second))), 'a target that does not exist leaves the image');
+    assert.ok(
+      readFileSync(image).equals(readFileSync(fileOf(second))),
+      'a target that does not exist leaves the image',
+    );
   });
 
   test('the client in Go resumes a stream where it broke, also when the next one begins before that', async (t) => {

@@ -53,7 +53,7 @@ test('the documents name the levels', () => {
     ['health', `or than ${NEARLY_FULL_FREE_PERCENT} % of the pool`],
     ['command-line', `${high} % full`],
     ['retained-bases', `only while more than ${LISTS_FREE_PERCENT} % of the pool is free`],
-    ['change-lists', `only while more than ${LISTS_FREE_PERCENT} % of`],
+    ['engineering/change-lists', `only while more than ${LISTS_FREE_PERCENT} % of`],
   ];
   for (const [document, phrase] of named) assert.ok(read(`docs/${document}.md`).includes(phrase), phrase);
 });

@@ -55,7 +55,9 @@ test('the Job is valid, and its command has options of conformance', { skip }, a
   const known = command?.options.map(({ long }) => long);
   const given = container.command.filter((word: string) => word.startsWith('--'));
   for (const option of given) assert.ok(known?.includes(option.split('=')[0]), option);
-  assert.ok(given.some((option: string) => option.startsWith('--work-directory=/var/lib/kubelet/')));
+  assert.ok(
+    given.some((option: string) => option.startsWith('--work-directory=/var/lib/kubelet/plugins/kubernetes.io/csi/')),
+  );
 });
 
 function runSanity(env: Record<string, string>, ...args: string[]) {
