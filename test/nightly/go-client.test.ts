@@ -10,14 +10,12 @@ import { before, describe, type TestContext, test } from 'node:test';
 import { promisify } from 'node:util';
 import { CsiError, StatusCode } from '../../src/base/errors.js';
 import { packagePath } from '../../src/base/package-root.js';
-import { BLOCK_OPERATIONS, BlockWriter } from '../support/block-writer.js';
+import { exampleSnapshots } from '../support/example-snapshots.js';
 import { seededRandom } from '../support/random.js';
-import { runPlugin } from '../support/running-plugin.js';
 import { type FakeStream, frame, type Row, startMetadata } from '../support/server-fixture.js';
 import { temporaryDirectory } from '../support/temporary.js';
 import { skipUnlessRoot } from '../support/workspace.js';
 
-const VOLUME_BYTES = 16 << 20;
 const MIB = 1 << 20;
 const SOURCE = packagePath('docs/examples/backup-client/go/main.go');
 const PROGRAMS = ['go', 'protoc', 'protoc-gen-go', 'protoc-gen-go-grpc'];
@@ -53,23 +51,7 @@ describe('the example in Go', {
   // Compiling gRPC takes half a minute of processor: Go keeps what it has made of the same sources.
   const env = { ...process.env, GOCACHE: packagePath('.native-build/go-cache'), GOFLAGS: '' };
 
-  let first: string;
-  let second: string;
-  const running = runPlugin('go-client', {
-    pools: { main: 'xfs' },
-    async prepare({ orchestrator }) {
-      const volume = await orchestrator.create('source', { sizeBytes: VOLUME_BYTES });
-      const device = await orchestrator.bringUp(volume);
-      const writer = new BlockWriter(device, VOLUME_BYTES, seededRandom('examples'));
-      writer.randomOperations(60, BLOCK_OPERATIONS);
-      first = await orchestrator.snapshot(volume);
-      writer.randomOperations(40, BLOCK_OPERATIONS);
-      second = await orchestrator.snapshot(volume);
-      writer.close();
-      await orchestrator.takeDown(volume);
-    },
-  });
-  const fileOf = (id: string): string => running.poolPath('main', 'snapshots', id);
+  const { running, ids, fileOf } = exampleSnapshots('go-client');
 
   before(() => {
     copyFileSync(packagePath('proto/csi.proto'), path('csi.proto'));
@@ -121,16 +103,16 @@ describe('the example in Go', {
     const image = path('snapshot.raw');
     const socket = running.workspace.path('plugin.sock');
     const made = (of: string, ...base: string[]) => run(socket, fileOf(of), image, of, ...base);
-    assert.match(await made(first), /^full \d+ \d+$/);
-    assert.ok(readFileSync(image).equals(readFileSync(fileOf(first))));
-    assert.match(await made(second, first), /^delta [1-9]\d* \d+$/);
-    assert.ok(readFileSync(image).equals(readFileSync(fileOf(second))));
+    assert.match(await made(ids.first), /^full \d+ \d+$/);
+    assert.ok(readFileSync(image).equals(readFileSync(fileOf(ids.first))));
+    assert.match(await made(ids.second, ids.first), /^delta [1-9]\d* \d+$/);
+    assert.ok(readFileSync(image).equals(readFileSync(fileOf(ids.second))));
     writeFileSync(image, 'something else');
-    assert.match(await made(second, `${first.slice(0, -4)}0000`), /^full/);
-    assert.ok(readFileSync(image).equals(readFileSync(fileOf(second))));
-    await failure(socket, fileOf(second), image, `${second.slice(0, -4)}0000`, first);
+    assert.match(await made(ids.second, `${ids.first.slice(0, -4)}0000`), /^full/);
+    assert.ok(readFileSync(image).equals(readFileSync(fileOf(ids.second))));
+    await failure(socket, fileOf(ids.second), image, `${ids.second.slice(0, -4)}0000`, ids.first);
     assert.ok(
-      readFileSync(image).equals(readFileSync(fileOf(second))),
+      readFileSync(image).equals(readFileSync(fileOf(ids.second))),
       'a target that does not exist leaves the image',
     );
   });

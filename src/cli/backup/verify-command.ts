@@ -96,7 +96,7 @@ async function verify(
 
 function textOf({ volumes, backups, problems }: { volumes: number; backups: number; problems: Problem[] }): string {
   const lines = problems.map(({ path, found }) => `PROBLEM  ${path}: ${found}\n`);
-  const end = problems.length === 0 ? 'nothing is wrong' : `${counted(problems.length, 'problem')}`;
+  const end = problems.length === 0 ? 'nothing is wrong' : counted(problems.length, 'problem');
   return `${lines.join('')}verified ${counted(backups, 'backup')} of ${counted(volumes, 'volume')}: ${end}\n`;
 }
 

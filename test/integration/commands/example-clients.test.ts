@@ -11,13 +11,11 @@ import { after, before, describe, test } from 'node:test';
 import { promisify } from 'node:util';
 import { CsiError, StatusCode } from '../../../src/base/errors.js';
 import { packagePath } from '../../../src/base/package-root.js';
-import { BLOCK_OPERATIONS, BlockWriter } from '../../support/block-writer.js';
+import { exampleSnapshots } from '../../support/example-snapshots.js';
 import { seededRandom } from '../../support/random.js';
-import { runPlugin } from '../../support/running-plugin.js';
 import { frame, startMetadata } from '../../support/server-fixture.js';
 import { skipUnlessRoot } from '../../support/workspace.js';
 
-const VOLUME_BYTES = 16 << 20;
 const PROTO = packagePath('proto/csi.proto');
 const EXAMPLES = packagePath('docs/examples/backup-client');
 // Inside the package, so that Node.js finds its modules.
@@ -87,26 +85,10 @@ function protoc(...outputs: string[]): void {
   execFileSync('protoc', [`-I${parent}`, '-I/usr/include', ...outputs, PROTO]);
 }
 
-let first: string;
-let second: string;
-const running = runPlugin('example-clients', {
-  pools: { main: 'xfs' },
-  async prepare({ orchestrator }) {
-    const volume = await orchestrator.create('source', { sizeBytes: VOLUME_BYTES });
-    const device = await orchestrator.bringUp(volume);
-    const writer = new BlockWriter(device, VOLUME_BYTES, seededRandom('examples'));
-    writer.randomOperations(60, BLOCK_OPERATIONS);
-    first = await orchestrator.snapshot(volume);
-    writer.randomOperations(40, BLOCK_OPERATIONS);
-    second = await orchestrator.snapshot(volume);
-    writer.close();
-    await orchestrator.takeDown(volume);
-  },
-});
+const { running, ids, fileOf } = exampleSnapshots('example-clients');
 after(() => rmSync(BUILD, { recursive: true, force: true }));
 
 const bytesOf = (id: string): Buffer => readFileSync(fileOf(id));
-const fileOf = (id: string): string => running.poolPath('main', 'snapshots', id);
 
 for (const [name, client] of Object.entries(CLIENTS)) {
   describe(`the example in ${name}`, {
@@ -128,15 +110,18 @@ for (const [name, client] of Object.entries(CLIENTS)) {
       const image = running.workspace.path(`${name}.raw`);
       const socket = running.workspace.path('plugin.sock');
       const made = (of: string, ...base: string[]) => run(socket, fileOf(of), image, of, ...base);
-      assert.match(await made(first), /^full \d+ \d+$/);
-      assert.ok(readFileSync(image).equals(bytesOf(first)));
-      assert.match(await made(second, first), /^delta [1-9]\d* \d+$/);
-      assert.ok(readFileSync(image).equals(bytesOf(second)));
+      assert.match(await made(ids.first), /^full \d+ \d+$/);
+      assert.ok(readFileSync(image).equals(bytesOf(ids.first)));
+      assert.match(await made(ids.second, ids.first), /^delta [1-9]\d* \d+$/);
+      assert.ok(readFileSync(image).equals(bytesOf(ids.second)));
       writeFileSync(image, 'something else');
-      assert.match(await made(second, `${first.slice(0, -4)}0000`), /^full/);
-      assert.ok(readFileSync(image).equals(bytesOf(second)));
-      await assert.rejects(run(socket, fileOf(second), image, `${second.slice(0, -4)}0000`, first));
-      assert.ok(readFileSync(image).equals(bytesOf(second)), 'a target that does not exist leaves the image as it is');
+      assert.match(await made(ids.second, `${ids.first.slice(0, -4)}0000`), /^full/);
+      assert.ok(readFileSync(image).equals(bytesOf(ids.second)));
+      await assert.rejects(run(socket, fileOf(ids.second), image, `${ids.second.slice(0, -4)}0000`, ids.first));
+      assert.ok(
+        readFileSync(image).equals(bytesOf(ids.second)),
+        'a target that does not exist leaves the image as it is',
+      );
     });
 
     test(`the example in ${name} resumes a stream where it broke`, async (t) => {
