@@ -3,7 +3,7 @@
 import { CommanderError } from 'commander';
 import { CsiError } from './base/errors.js';
 import { ExitCode } from './cli/exit-codes.js';
-import { loadProgram, withHelpAsOption } from './cli/program.js';
+import { loadProgram, withWordsAsOptions } from './cli/program.js';
 
 // An 'error' event without a listener would end the process. print() handles failed writes of lists; help and messages
 // that nobody reads must not change the exit code.
@@ -12,7 +12,7 @@ for (const stream of [process.stdout, process.stderr]) stream.on('error', () => 
 try {
   const words = process.argv.slice(2);
   const program = await loadProgram(words.find((word) => word !== 'help') ?? null);
-  await program.parseAsync(withHelpAsOption(program, words), { from: 'user' });
+  await program.parseAsync(withWordsAsOptions(program, words), { from: 'user' });
 } catch (error) {
   // For example, native code cannot be loaded.
   if (error instanceof CsiError) {

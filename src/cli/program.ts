@@ -72,10 +72,12 @@ export async function loadProgram(name: string | null): Promise<Command> {
 }
 
 /**
- * `help COMMAND` and `COMMAND help SUBCOMMAND` as the option --help, which is no error. If there is no such command, the words
- * without `help`: then they are the error.
+ * What other programs take as words, as the options of this one, which are no errors: `version` and `-v` as --version,
+ * `help COMMAND` and `COMMAND help SUBCOMMAND` as --help. If there is no such command, the words without `help`: then they
+ * are the error.
  */
-export function withHelpAsOption(program: Command, words: readonly string[]): string[] {
+export function withWordsAsOptions(program: Command, words: readonly string[]): string[] {
+  if (words.length === 1 && ['version', '-v'].includes(words[0] ?? '')) return ['--version'];
   const at = words.indexOf('help');
   const named = ({ commands }: Command, name = ''): Command | undefined =>
     commands.find((each) => each.name() === name);

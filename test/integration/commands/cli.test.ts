@@ -120,8 +120,10 @@ test('wrong usage ends with exit code 2, a message on stderr and nothing on stdo
 });
 
 test('help and version exit with 0, and help lists every exit code', async (t) => {
-  const version = await runCommand(t, ['--version']);
-  assert.deepEqual([version.code, version.stdout], [0, '0.1.0\n']);
+  for (const word of ['--version', 'version', '-v']) {
+    const version = await runCommand(t, [word]);
+    assert.deepEqual([version.code, version.stdout, version.stderr], [0, '0.1.0\n', ''], word);
+  }
   const thin = [[0, 1, 2, 4, 5, 130], /reserve_metadata_snap/] as const;
   for (const [command, codes, said] of [
     ['delta', [0, 1, 2, 3, 4, 5, 6, 130], /--starting-offset/],
