@@ -12,7 +12,7 @@ import { complain, harmless, print } from '../output.js';
 import { parsePath } from '../paths.js';
 import { ProgressLine } from '../progress.js';
 import { openRuntimeDirectory } from '../runtime-directory.js';
-import { addAccess, ENDPOINT_HELP } from './shared-options.js';
+import { addAccess, ENDPOINT_HELP, suggestTo } from './shared-options.js';
 import { TransferProgress } from './transfer-progress.js';
 
 interface BackupOptions {
@@ -46,7 +46,7 @@ export function addBackupCommand(program: Command): void {
     .option('--volume <id>', 'volume of the snapshot, for drivers that have neither GET_SNAPSHOT nor LIST_SNAPSHOTS')
     .option('--endpoint <endpoint>', ENDPOINT_HELP)
     .option('--json', 'print the result as one JSON object, with sizes as strings', false);
-  addAccess(command)
+  addAccess(suggestTo(command))
     .addHelpText('after', HELP)
     .action(async (snapshotId: string) => {
       const options = command.opts<BackupOptions>();

@@ -11,7 +11,7 @@ import { complain, harmless, print } from '../output.js';
 import { parsePath } from '../paths.js';
 import { ProgressLine } from '../progress.js';
 import { openRuntimeDirectory } from '../runtime-directory.js';
-import { addAccess, addChoice, ENDPOINT_HELP, JSON_HELP } from './shared-options.js';
+import { addAccess, addChoice, ENDPOINT_HELP, JSON_HELP, suggestTo } from './shared-options.js';
 import { TransferProgress } from './transfer-progress.js';
 
 interface RestoreCommandOptions {
@@ -44,7 +44,7 @@ export function addRestoreCommand(program: Command): void {
     .description('write a backup to a file, a block device or a new volume')
     .argument('<directory>', 'the directory of the backups', parsePath)
     .requiredOption('--to <target>', 'a file, a block device, or volume[:NAME]', parseTarget);
-  addAccess(addChoice(command))
+  addAccess(addChoice(suggestTo(command)))
     .option('--endpoint <endpoint>', `${ENDPOINT_HELP}, for --to volume`)
     .option(
       '--force',

@@ -16,6 +16,17 @@ export function addAccess(command: Command): Command {
   return command.option('--allow-shared', 'trust all who can write to the directory, or above it', false);
 }
 
+/** What a usage error adds when a path follows the arguments, and --to is missing. */
+export function suggestTo(command: Command): Command {
+  return command.configureOutput({
+    outputError: (text, write) => {
+      const path = command.args[command.registeredArguments.length];
+      const isMeant = path?.includes('/') && command.getOptionValue('to') === undefined;
+      write(isMeant ? `${text.trimEnd()}: did you mean --to ${path}?\n` : text);
+    },
+  });
+}
+
 export function parseCount(value: string): number {
   if (/^\d{1,6}$/.test(value)) return Number(value);
   throw new InvalidArgumentError('It must be a whole number.');

@@ -119,6 +119,20 @@ test('wrong usage ends with exit code 2, a message on stderr and nothing on stdo
   }
 });
 
+test('a path in the place of --to is told where it belongs', async (t) => {
+  for (const [command, ...words] of [
+    ['backup', 'snapshot', '/a b/backups'],
+    ['restore', '/backups', '/a b/image'],
+  ] as const) {
+    const { code, stderr } = await runCommand(t, [command, ...words]);
+    assert.deepEqual([code, stderr.split('\n')[0]?.endsWith(`: did you mean --to ${words[1]}?`)], [2, true], stderr);
+  }
+  for (const words of [['/no/snapshot'], ['snapshot', '/extra', '--to', '/backups'], ['snapshot', 'extra']]) {
+    const { code, stderr } = await runCommand(t, ['backup', ...words]);
+    assert.deepEqual([code, stderr.includes('did you mean')], [2, false], stderr);
+  }
+});
+
 test('help and version exit with 0, and help lists every exit code', async (t) => {
   for (const word of ['--version', 'version', '-v']) {
     const version = await runCommand(t, [word]);
