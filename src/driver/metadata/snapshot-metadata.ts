@@ -137,6 +137,12 @@ async function findBase(deps: SnapshotMetadataDependencies, snapshotId: string):
 }
 
 function assertOrdered(base: ScanBase, target: SnapshotRecord): void {
+  if (base.snapshotId === target.snapshotId) {
+    throw CsiError.invalidArgument(
+      `base_snapshot_id and target_snapshot_id are both ${base.snapshotId}, the same snapshot: ` +
+        'give an earlier snapshot of the volume as the base',
+    );
+  }
   if (base.volumeId !== target.volumeId) {
     throw CsiError.invalidArgument(
       `base_snapshot_id ${base.snapshotId} is of volume ${base.volumeId} and target_snapshot_id ` +
