@@ -5,9 +5,10 @@
  */
 import { type FileHandle, lstat, rm } from 'node:fs/promises';
 import { basename, join } from 'node:path';
-import type { Command } from 'commander';
+import { type Command, InvalidArgumentError } from 'commander';
 import { CsiError, errorCode } from '../base/errors.js';
 import { humanSize } from '../base/human-size.js';
+import { SOCKET_PATH_MAX } from '../base/settings/values.js';
 import { at } from '../base/system/checked-files.js';
 import { openDirectoryOf } from '../base/system/own-way.js';
 import { writeRanges } from '../tools/backup/ranges-file.js';
@@ -42,7 +43,11 @@ export function addNbdCommand(program: Command): void {
     .command('nbd')
     .description('serve a snapshot, or what changed since another one, over NBD')
     .argument('<snapshot>', 'id of the snapshot')
-    .requiredOption('--socket <path>', 'the unix socket for clients; the command creates and removes it', parsePath)
+    .requiredOption(
+      '--socket <path>',
+      'the unix socket for clients; the command creates and removes it',
+      parseSocketPath,
+    )
     .option('--base <snapshot>', 'only what differs from this older snapshot is data (default: all that is allocated)')
     .addOption(grainOption('; needed above eight million ranges'))
     .option('--endpoint <endpoint>', "the plugin's socket, unix:///path (default: CSI_ENDPOINT)")
@@ -68,6 +73,15 @@ Exit codes:
   5    no complete list is possible, or a program or a right is missing
   6    cannot connect, or the stream kept being interrupted
   130  stopped by SIGINT or SIGTERM before it served`;
+
+function parseSocketPath(value: string): string {
+  const path = parsePath(value);
+  const bytes = Buffer.byteLength(path);
+  if (bytes <= SOCKET_PATH_MAX) return path;
+  throw new InvalidArgumentError(
+    `It is ${bytes} bytes long; the kernel takes sockets of ${SOCKET_PATH_MAX}: shorten it.`,
+  );
+}
 
 interface Wanted {
   endpoint: string;
@@ -126,10 +140,9 @@ async function freeSocketPath(path: string, place: FileHandle): Promise<void> {
     const state = await lstat(socket);
     const problem = state.isSocket() ? await socketProblem(socket) : null;
     if (problem?.code !== 'ECONNREFUSED') {
-      throw CsiError.invalidArgument(
-        `cannot serve on ${path}: ${state.isSocket() ? 'another program serves there' : 'there is a file of that name'}; ` +
-          'give another --socket',
-      );
+      const kind = state.isDirectory() ? 'directory' : 'file';
+      const found = state.isSocket() ? 'another program serves there' : `there is a ${kind} of that name`;
+      throw CsiError.invalidArgument(`cannot serve on ${path}: ${found}; give another --socket`);
     }
     await rm(socket, { force: true });
   } catch (thrown) {

@@ -17,11 +17,12 @@ const MAX_LINKS = 40;
  * @throws CsiError NOT_FOUND if there is no such directory, FAILED_PRECONDITION if others decide where the path leads
  */
 export async function openDirectoryOf(path: string): Promise<FileHandle> {
-  const way = await followWay(dirname(path)).catch((thrown: unknown) => {
-    if (errorCode(thrown) !== 'ENOENT') throw thrown;
+  const refuse = (thrown: unknown): never => {
+    if (!['ENOENT', 'ENOTDIR'].includes(errorCode(thrown) ?? '')) throw thrown;
     throw CsiError.notFound(`there is no directory ${dirname(path)} for ${path}`);
-  });
-  const directory = await openDirectory(way.path);
+  };
+  const way = await followWay(dirname(path)).catch(refuse);
+  const directory = await openDirectory(way.path).catch(refuse);
   // A directory on the way may have become a link meanwhile.
   const opened = await readlink(at(directory.fd));
   if (way.others === null && opened === way.path) return directory;

@@ -162,7 +162,14 @@ test('a base that is gone, an unknown snapshot and a taken socket are refused', 
   const file = /cannot serve on .*: there is a file of that name; give another --socket/;
   assert.match(await refused(3, history.second, '--socket', socket), file);
   assert.ok(existsSync(socket));
+  assert.match(
+    await refused(4, history.second, '--socket', `${socket}/x`),
+    /there is no directory .*export\.sock for /,
+  );
   execFileSync('rm', [socket]);
+  const directory = /cannot serve on \/etc: there is a directory of that name/;
+  assert.match(await refused(3, history.second, '--socket', '/etc'), directory);
+  assert.match(await refused(2, history.second, '--socket', `/tmp/${'x'.repeat(103)}`), /It is 108 bytes long/);
   const server = createServer().listen(socket);
   await once(server, 'listening');
   const taken = /cannot serve on .*: another program serves there/;
