@@ -7,7 +7,7 @@ import { readFileSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { Argument, type Command } from 'commander';
-import { messageOf } from '../base/errors.js';
+import { errorCode, messageOf } from '../base/errors.js';
 import { compare } from '../tools/bench/compare.js';
 import { formatComparison } from '../tools/bench/report/comparison.js';
 import { type Document, formatJson, parseDocument } from '../tools/bench/report/document.js';
@@ -146,7 +146,9 @@ function readReport(command: Command, file: string): Document {
   try {
     return parseDocument(readFileSync(file, 'utf8'));
   } catch (error) {
-    return command.error(`error: cannot read ${file}: ${messageOf(error)}`);
+    const isMissing = errorCode(error) === 'ENOENT';
+    const found = isMissing ? `there is no ${file}` : `cannot read ${file}: ${messageOf(error)}`;
+    return command.error(`error: ${found}: give a file that bench --report has written`);
   }
 }
 

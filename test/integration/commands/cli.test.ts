@@ -133,6 +133,12 @@ test('a path in the place of --to is told where it belongs', async (t) => {
   }
 });
 
+test('a report that is not there is told without an errno', async (t) => {
+  const { code, stderr } = await runCommand(t, ['bench', 'compare', '/nowhere/a.json', '/nowhere/b.json']);
+  assert.equal(code, 2);
+  assert.match(stderr, /^error: there is no \/nowhere\/a\.json: give a file that bench --report has written\n/);
+});
+
 test('help and version exit with 0, and help lists every exit code', async (t) => {
   for (const word of ['--version', 'version', '-v']) {
     const version = await runCommand(t, [word]);
