@@ -58,6 +58,7 @@ export async function runSuites(suites: readonly Suite[], options: RunOptions, s
     seed: options.seed,
     rounds: options.rounds,
     size: options.size,
+    volumeBytes: options.volumeBytes,
     seconds: (performance.now() - started) / 1000,
     suites: results,
     rows: inOrder(rows, results, options).map(reported),

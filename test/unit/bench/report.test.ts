@@ -4,7 +4,8 @@ import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { Ajv } from 'ajv';
 import { packagePath } from '../../../src/base/package-root.js';
-import { formatJson, parseDocument } from '../../../src/tools/bench/report/document.js';
+import { formatComparison } from '../../../src/tools/bench/report/comparison.js';
+import { type Document, formatJson, parseDocument } from '../../../src/tools/bench/report/document.js';
 import { formatHtml } from '../../../src/tools/bench/report/html.js';
 import { formatMarkdown } from '../../../src/tools/bench/report/markdown.js';
 import { formatText } from '../../../src/tools/bench/report/text.js';
@@ -135,6 +136,17 @@ test('a run lists the speed table in its order, with the reason for each row it 
   assert.deepEqual(undone, ['lifecycle']);
   assert.equal(document.curves.length, 1);
   assert.equal(schemaErrors(document), null);
+});
+
+test('a comparison warns of reports that were measured in different ways', () => {
+  const found = (rest: Partial<Document>): string[] =>
+    formatComparison(report([]), report([], rest), []).match(/^warning: .*$/gm) ?? [];
+  assert.deepEqual(found({ volumeBytes: null }), []);
+  assert.deepEqual(found({ rounds: 7, volumeBytes: 2 ** 28 }), [
+    'warning: A and B have different numbers of rounds (5, 7): measure both with the same',
+    'warning: A and B have different volume sizes (the default, 256 MiB): measure both with the same',
+  ]);
+  assert.match(found({ size: 'tiny' })[0] ?? '', /different sizes \(full, tiny\)/);
 });
 
 test('a run of everything has every row of the speed table', async () => {

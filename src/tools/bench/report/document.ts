@@ -16,6 +16,8 @@ export interface Document {
   rounds: number;
   /** 'tiny' means that the figures mean nothing. */
   size: 'full' | 'tiny';
+  /** The size of the volumes as it was given; null for that of each suite. Absent from older reports. */
+  volumeBytes?: number | null;
   seconds: number;
   suites: SuiteResult[];
   rows: ReportedRow[];
