@@ -9,7 +9,15 @@ import type { Curve, CurveLine } from './row.js';
 import type { Settings } from './suite.js';
 
 const MIB = 2 ** 20;
-const SIZES = {
+interface Sizes {
+  volumeMiB: number;
+  changes: readonly number[];
+  volumesMiB: readonly number[];
+  chain: readonly number[];
+  blocks: number;
+}
+
+const SIZES: Readonly<Record<Settings['size'], Sizes>> = {
   full: {
     volumeMiB: 1024,
     changes: [10, 100, 1000, 10_000, 100_000],
@@ -18,7 +26,9 @@ const SIZES = {
     blocks: 1000,
   },
   tiny: { volumeMiB: 32, changes: [10, 100], volumesMiB: [16, 32], chain: [1, 2], blocks: 20 },
-} as const;
+};
+/** Of the largest volume, if --volume-size gives it. */
+const SHARES = [1 / 64, 1 / 16, 1 / 4, 1];
 const TIME = 'time of GetMetadataDelta (ms)';
 
 /** A pair of snapshots and the point of the curve that it stands for. */
@@ -32,8 +42,21 @@ export async function driverCurves(settings: Settings, driver: MeasuredDriver): 
   return [await byChanges(settings, driver), await byVolumeSize(settings, driver), await bySnapshots(settings, driver)];
 }
 
+/** With a volume size of the run, no volume is larger. */
+export function sizesOf({ size, volumeBytes }: Pick<Settings, 'size' | 'volumeBytes'>): Sizes {
+  const sizes = SIZES[size];
+  if (volumeBytes === null) return sizes;
+  const volumeMiB = Math.ceil(volumeBytes / MIB);
+  return {
+    ...sizes,
+    volumeMiB,
+    changes: sizes.changes.filter((count) => count * BLOCK_BYTES <= volumeBytes),
+    volumesMiB: [...new Set(SHARES.map((share) => Math.ceil(share * volumeMiB)))],
+  };
+}
+
 async function byChanges(settings: Settings, driver: MeasuredDriver): Promise<Curve> {
-  const { volumeMiB, changes } = SIZES[settings.size];
+  const { volumeMiB, changes } = sizesOf(settings);
   const { volume, writer } = await volumeOf(settings, driver, volumeMiB);
   await writer.fill();
   let base = await driver.volumes.snapshot(volume);
@@ -56,7 +79,7 @@ async function byChanges(settings: Settings, driver: MeasuredDriver): Promise<Cu
 }
 
 async function byVolumeSize(settings: Settings, driver: MeasuredDriver): Promise<Curve> {
-  const { volumesMiB, blocks } = SIZES[settings.size];
+  const { volumesMiB, blocks } = sizesOf(settings);
   const pairs: Pair[] = [];
   for (const sizeMiB of volumesMiB) {
     const { volume, writer } = await volumeOf(settings, driver, sizeMiB);
@@ -76,7 +99,7 @@ async function byVolumeSize(settings: Settings, driver: MeasuredDriver): Promise
 }
 
 async function bySnapshots(settings: Settings, driver: MeasuredDriver): Promise<Curve> {
-  const { volumeMiB, chain, blocks } = SIZES[settings.size];
+  const { volumeMiB, chain, blocks } = sizesOf(settings);
   const { volume, writer } = await volumeOf(settings, driver, volumeMiB);
   await writer.fill();
   const base = await driver.volumes.snapshot(volume);

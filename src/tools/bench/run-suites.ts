@@ -41,9 +41,7 @@ export async function runSuites(suites: readonly Suite[], options: RunOptions, s
     const suiteStarted = performance.now();
     let failure: string | null = null;
     try {
-      const found = await runSuite(suite, { ...options, random }, signal);
-      rows.push(...found.rows);
-      curves.push(...found.curves);
+      await runSuite(suite, { ...options, random }, signal, { rows, curves });
     } catch (error) {
       signal.throwIfAborted();
       failure = messageOf(error);
@@ -66,19 +64,20 @@ export async function runSuites(suites: readonly Suite[], options: RunOptions, s
   };
 }
 
+/** Adds to `found`, which keeps the rows if the curves fail. */
 async function runSuite(
   suite: Suite,
   options: RunOptions & Pick<Settings, 'random'>,
   signal: AbortSignal,
-): Promise<{ rows: Row[]; curves: Curve[] }> {
+  found: { rows: Row[]; curves: Curve[] },
+): Promise<void> {
   const cleanup = new Cleanup();
   const say = (text: string): void => options.say(`[${suite.name}] ${text}`);
   const settings: Settings = { ...options, cleanup, say };
   try {
-    const rows = await untilAborted(suite.run(settings), signal);
+    found.rows.push(...(await untilAborted(suite.run(settings), signal)));
     const measure = options.curves ? suite.curves : undefined;
-    const curves = measure === undefined ? [] : await untilAborted(measure(settings), signal);
-    return { rows, curves };
+    if (measure !== undefined) found.curves.push(...(await untilAborted(measure(settings), signal)));
   } finally {
     await cleanup.runAll();
   }

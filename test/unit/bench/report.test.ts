@@ -4,6 +4,7 @@ import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { Ajv } from 'ajv';
 import { packagePath } from '../../../src/base/package-root.js';
+import { sizesOf } from '../../../src/tools/bench/curves.js';
 import { formatComparison } from '../../../src/tools/bench/report/comparison.js';
 import { type Document, formatJson, parseDocument } from '../../../src/tools/bench/report/document.js';
 import { formatHtml } from '../../../src/tools/bench/report/html.js';
@@ -136,6 +137,26 @@ test('a run lists the speed table in its order, with the reason for each row it 
   assert.deepEqual(undone, ['lifecycle']);
   assert.equal(document.curves.length, 1);
   assert.equal(schemaErrors(document), null);
+});
+
+test('curves that fail leave the rows of their suite', async () => {
+  const suite = {
+    name: 'stream',
+    describes: 'measures a row',
+    run: async () => [row('stream-other', [1], [2])],
+    curves: async () => Promise.reject(new Error('the disk is full')),
+  };
+  const { rows, suites } = await runSuites([suite], { ...OPTIONS, table: [] }, new AbortController().signal);
+  assert.deepEqual([namesOf(rows), suites[0]?.failure], [['stream-other'], 'the disk is full']);
+});
+
+test('curves measure no volume above the size of the run', () => {
+  for (const size of ['full', 'tiny'] as const) {
+    const { volumeMiB, volumesMiB, changes } = sizesOf({ size, volumeBytes: 4 * 2 ** 20 });
+    assert.deepEqual([volumeMiB, volumesMiB], [4, [1, 4]]);
+    assert.ok(changes.every((count) => count <= 1024));
+  }
+  assert.equal(Math.max(...sizesOf({ size: 'full', volumeBytes: null }).volumesMiB), 4096);
 });
 
 test('a comparison warns of reports that were measured in different ways', () => {
