@@ -93,7 +93,7 @@ export function addBench(above: Command, measured: Bench): void {
     .option('--volume-size <bytes>', 'size of filled volumes, or like 256Mi (default: 1Gi, 2Gi for stream)', parseSize)
     .option('--rounds <number>', 'rounds of each row', parsePositive, DEFAULT_ROUNDS)
     .option('--seed <number>', 'repeat the order of the rounds of a run (default: random)', parseSeed)
-    .option('--curves', 'also measure how costs grow; takes longer', false)
+    .option('--curves', 'also measure how costs grow; takes longer, and 4Gi without --volume-size', false)
     .option('--tiny', 'tiny sizes, to see that the suites run; the figures mean nothing', false)
     .option('--json', 'print every figure as JSON, instead of the table', false)
     .option('--report <file>', 'also write every figure as JSON', parsePath)

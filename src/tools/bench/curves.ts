@@ -47,11 +47,13 @@ export function sizesOf({ size, volumeBytes }: Pick<Settings, 'size' | 'volumeBy
   const sizes = SIZES[size];
   if (volumeBytes === null) return sizes;
   const volumeMiB = Math.ceil(volumeBytes / MIB);
+  const volumesMiB = [...new Set(SHARES.map((share) => Math.ceil(share * volumeMiB)))];
   return {
     ...sizes,
     volumeMiB,
     changes: sizes.changes.filter((count) => count * BLOCK_BYTES <= volumeBytes),
-    volumesMiB: [...new Set(SHARES.map((share) => Math.ceil(share * volumeMiB)))],
+    volumesMiB,
+    blocks: Math.min(sizes.blocks, (Math.min(...volumesMiB) * MIB) / BLOCK_BYTES),
   };
 }
 
