@@ -4,7 +4,6 @@
  */
 import { randomInt } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import { mkdir } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { Argument, type Command } from 'commander';
 import { errorCode, messageOf } from '../base/errors.js';
@@ -22,6 +21,7 @@ import {
   controllerSocketPathOf,
   type DriverOptions,
   defaultWorkDirectory,
+  makeWorkDirectory,
 } from './driver-options.js';
 import { socketPathOf } from './endpoint.js';
 import { ExitCode } from './exit-codes.js';
@@ -171,7 +171,7 @@ async function runBench(
   let failed = false;
   const code = await runToExitCode(async (signal) => {
     const workDirectory = options.workDirectory ?? (endpoint === null ? tmpdir() : defaultWorkDirectory('csi-bench'));
-    await mkdir(workDirectory, { recursive: true });
+    await makeWorkDirectory(workDirectory);
     const loaded = await Promise.all(names.map((name) => suites[name]?.()));
     const document = await runSuites(
       loaded.filter((suite) => suite !== undefined),

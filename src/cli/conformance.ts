@@ -3,7 +3,6 @@
  * file has the options, the output and the exit codes; the checks are in tools/conformance/.
  */
 import { randomInt } from 'node:crypto';
-import { mkdir } from 'node:fs/promises';
 import { type Command, Option } from 'commander';
 import { messageOf } from '../base/errors.js';
 import { othersIn } from '../base/system/own-files.js';
@@ -22,6 +21,7 @@ import {
   controllerSocketPathOf,
   type DriverOptions,
   defaultWorkDirectory,
+  makeWorkDirectory,
 } from './driver-options.js';
 import { socketPathOf } from './endpoint.js';
 import { ExitCode } from './exit-codes.js';
@@ -183,7 +183,7 @@ async function runConformance(options: SuiteOptions, outputs: ConformanceOptions
 
 /** The directory's path without links. Root writes to volumes published in it, so no other user may replace them. */
 async function ownWorkDirectory(given: string): Promise<string> {
-  await mkdir(given, { recursive: true });
+  await makeWorkDirectory(given);
   const { path, others } = await followWay(given);
   const found = others ?? (await othersIn(path));
   if (found === null) return path;

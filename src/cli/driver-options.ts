@@ -1,8 +1,10 @@
 /** Options of `conformance` and `bench` for drivers of others: where they listen and what they want to be told. */
 import { existsSync, readFileSync } from 'node:fs';
+import { mkdir, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Command, InvalidArgumentError } from 'commander';
+import { errorCode, insteadOf, messageOf } from '../base/errors.js';
 import { socketPathOf } from './endpoint.js';
 import { addPair } from './option-values.js';
 import { parsePath } from './paths.js';
@@ -50,6 +52,21 @@ export function controllerSocketPathOf(command: Command, { controllerEndpoint }:
  */
 export function defaultWorkDirectory(name: string): string {
   return join(existsSync(KUBELET_DIRECTORY) ? join(KUBELET_DIRECTORY, PUBLISHED) : tmpdir(), name);
+}
+
+/** Node's own recursive mkdir() never ends where the kernel lets nobody make a directory, as below /proc. */
+export async function makeWorkDirectory(path: string): Promise<void> {
+  const names = path.split('/').slice(1);
+  try {
+    for (const end of names.keys()) {
+      const directory = `/${names.slice(0, end + 1).join('/')}`;
+      await mkdir(directory).catch(insteadOf(['EEXIST'], undefined));
+    }
+    await stat(`${path}/.`);
+  } catch (thrown) {
+    const reason = errorCode(thrown) ?? messageOf(thrown);
+    throw new Error(`cannot make the work directory ${path} (${reason}): give another --work-directory`);
+  }
 }
 
 function readSecrets(path: string): Record<string, StringMap> {

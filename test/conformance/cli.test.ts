@@ -1,6 +1,9 @@
 /** `blockdelta conformance`: its options, reports, exit codes, and what it does at a signal. */
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { readFileSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
 import { after, test as plainTest } from 'node:test';
 import { CHECKS } from '../../src/tools/conformance/all-checks.js';
 import { type Ended, startCommand } from '../support/command.js';
@@ -61,6 +64,24 @@ plainTest('a run against a driver that cannot be reached ends with exit code 6',
   const { code, stderr } = await conformance(['--endpoint', `unix://${workspace.path('no.sock')}`]);
   assert.equal(code, 6);
   assert.match(stderr, /there is no socket at/);
+});
+
+plainTest('a work directory that cannot be made ends a run at once', async () => {
+  const server = createServer().listen(workspace.path('idle.sock')).unref();
+  await once(server, 'listening');
+  const file = workspace.path('file');
+  writeFileSync(file, '');
+  const places = [
+    ['/proc/x/y', 'ENOENT'],
+    [file, 'ENOTDIR'],
+    [join(file, 'x'), 'ENOTDIR'],
+  ] as const;
+  for (const [place, reason] of places) {
+    const given = ['--endpoint', workspace.path('idle.sock'), '--work-directory', place];
+    const { code, stderr } = await conformance(given);
+    const said = `cannot make the work directory ${place} (${reason}): give another --work-directory`;
+    assert.deepEqual([code, stderr], [1, `blockdelta: ${said}\n`]);
+  }
 });
 
 test('a run reports as table, JSON and JUnit, and exits with 0', async () => {
