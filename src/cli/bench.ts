@@ -27,7 +27,7 @@ import { socketPathOf } from './endpoint.js';
 import { ExitCode } from './exit-codes.js';
 import { parsePositive, parseSeed, parseSize } from './option-values.js';
 import { complain, print, runToExitCode } from './output.js';
-import { writeOutput } from './output-file.js';
+import { checkOutputs, writeOutput } from './output-file.js';
 import { parsePath } from './paths.js';
 import { socketProblem } from './socket.js';
 
@@ -170,6 +170,7 @@ async function runBench(
   const controllerSocketPath = controllerSocketPathOf(command, options);
   let failed = false;
   const code = await runToExitCode(async (signal) => {
+    await checkOutputs([options.html, options.report]);
     const workDirectory = options.workDirectory ?? (endpoint === null ? tmpdir() : defaultWorkDirectory('csi-bench'));
     await makeWorkDirectory(workDirectory);
     const loaded = await Promise.all(names.map((name) => suites[name]?.()));

@@ -27,7 +27,7 @@ import { socketPathOf } from './endpoint.js';
 import { ExitCode } from './exit-codes.js';
 import { parsePositive, parseSeed, parseSize } from './option-values.js';
 import { complain, harmless, SIGNALS } from './output.js';
-import { writeOutput } from './output-file.js';
+import { checkOutputs, writeOutput } from './output-file.js';
 import { parseOutput, parsePath } from './paths.js';
 import { ProgressLine } from './progress.js';
 import { socketProblem } from './socket.js';
@@ -152,6 +152,7 @@ async function runConformance(options: SuiteOptions, outputs: ConformanceOptions
     text: `${ended} of ${total} checks${failed > 0 ? `, ${failed} failed` : ''}: ${running}`,
   }));
   try {
+    await checkOutputs([outputs.report, outputs.junit]);
     const workDirectory = await ownWorkDirectory(options.workDirectory);
     const placed = { ...options, workDirectory };
     const report = await runSuite(CHECKS, placed, {

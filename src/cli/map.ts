@@ -13,7 +13,7 @@ import { socketPathOf } from './endpoint.js';
 import { grainOption } from './metadata/commands.js';
 import { runListCommand, shareOf, withSocketProblem } from './metadata/list-command.js';
 import { complain, print } from './output.js';
-import { writeOutput } from './output-file.js';
+import { checkOutputs, writeOutput } from './output-file.js';
 import { parsePath } from './paths.js';
 import { ProgressLine } from './progress.js';
 
@@ -60,6 +60,7 @@ async function drawMap(
   signal: AbortSignal,
 ): Promise<void> {
   const source = { snapshotId, baseId: options.base ?? null };
+  await checkOutputs([options.html]);
   const { cells, grain } = await readCells(socketPath, source, options.grain ?? null, signal);
   const subject = { ...source, grain };
   if (options.html !== undefined) await writeOutput(options.html, formatPage(subject, cells));

@@ -1,22 +1,46 @@
 /** Writes files for the caller of a command: in any directory, and never through a link that somebody else has made. */
 import { constants } from 'node:fs';
-import { open } from 'node:fs/promises';
+import { access, lstat, open } from 'node:fs/promises';
 import { basename } from 'node:path';
-import { errorCode, messageOf } from '../base/errors.js';
+import { errorCode, insteadOf, messageOf } from '../base/errors.js';
 import { at, withFile } from '../base/system/checked-files.js';
 import { openDirectoryOf } from '../base/system/own-way.js';
 
-const { O_CREAT, O_NOFOLLOW, O_TRUNC, O_WRONLY } = constants;
+const { O_CREAT, O_NOFOLLOW, O_TRUNC, O_WRONLY, W_OK } = constants;
 
 /** Replaces the content of a file, as a shell's `>` does. */
-export async function writeOutput(path: string, text: string): Promise<void> {
+export function writeOutput(path: string, text: string): Promise<void> {
   const how = O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW;
+  return inItsDirectory(path, (file) => withFile(open(file, how), (opened) => opened.writeFile(text)));
+}
+
+/** Rejects as writeOutput would, before a long run, and changes nothing. Space may still run out. */
+export async function checkOutputs(paths: readonly (string | undefined)[]): Promise<void> {
+  for (const path of paths) {
+    if (path === undefined || path === '-') continue;
+    await inItsDirectory(path, async (file, directory) => {
+      const state = await lstat(file).catch(insteadOf(['ENOENT'], null));
+      // Nothing else is opened: a pipe would wait for its reader, or end it.
+      const fails = state?.isSymbolicLink() || state?.isDirectory();
+      if (fails) await withFile(open(file, O_WRONLY | O_NOFOLLOW), () => Promise.resolve());
+      await access(state === null ? directory : file, W_OK);
+    });
+  }
+}
+
+async function inItsDirectory(path: string, use: (file: string, directory: string) => Promise<void>): Promise<void> {
   try {
-    await withFile(openDirectoryOf(path), ({ fd }) =>
-      withFile(open(at(fd, basename(path)), how), (file) => file.writeFile(text)),
-    );
+    await withFile(openDirectoryOf(path), ({ fd }) => use(at(fd, basename(path)), at(fd)));
   } catch (thrown) {
-    const found = errorCode(thrown) === 'ELOOP' ? 'it is a link' : messageOf(thrown);
+    const code = errorCode(thrown) ?? '';
+    const found = FOUND[code] ?? messageOf(thrown);
     throw new Error(`cannot write ${path} (${found}): name a file in a directory that exists and has room`);
   }
 }
+
+const FOUND: Readonly<Record<string, string>> = {
+  ELOOP: 'it is a link',
+  EISDIR: 'it is a directory',
+  EACCES: 'permission denied',
+  EROFS: 'its file system is read-only',
+};

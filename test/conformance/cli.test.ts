@@ -66,7 +66,7 @@ plainTest('a run against a driver that cannot be reached ends with exit code 6',
   assert.match(stderr, /there is no socket at/);
 });
 
-plainTest('a work directory that cannot be made ends a run at once', async () => {
+plainTest('a work directory or a report that cannot be made ends a run at once', async () => {
   const server = createServer().listen(workspace.path('idle.sock')).unref();
   await once(server, 'listening');
   const file = workspace.path('file');
@@ -81,6 +81,11 @@ plainTest('a work directory that cannot be made ends a run at once', async () =>
     const { code, stderr } = await conformance(given);
     const said = `cannot make the work directory ${place} (${reason}): give another --work-directory`;
     assert.deepEqual([code, stderr], [1, `blockdelta: ${said}\n`]);
+  }
+  for (const option of ['--junit', '--report']) {
+    const { code, stderr } = await conformance([...inside(workspace.path('idle.sock')), option, '/nowhere/report']);
+    assert.equal(code, 1);
+    assert.match(stderr, /^blockdelta: cannot write \/nowhere\/report /);
   }
 });
 

@@ -78,8 +78,8 @@ test('map --grain draws the chunks that a tool would read, and says what they co
   assert.match(ended.stderr, /multiple of 512/);
 });
 
-test('map --html writes one page and prints the totals, or says which file it could not write', async (t) => {
-  const { endpoint } = await startMetadata(t, sendRows);
+test('map --html writes one page and prints the totals, or says at once which file it cannot write', async (t) => {
+  const { endpoint, seen } = await startMetadata(t, sendRows);
   const directory = temporaryDirectory();
   const write = (file: string) => runCommand(t, ['map', 's', '--html', file, '--endpoint', endpoint]);
   const { stdout } = await write(join(directory, 'map.html'));
@@ -89,6 +89,7 @@ test('map --html writes one page and prints the totals, or says which file it co
   assert.deepEqual(readdirSync(directory), ['map.html']);
   const { code, stderr } = await write('/nowhere/map.html');
   assert.equal(code, 1);
+  assert.equal(seen.length, 1);
   assert.match(stderr, /^blockdelta: cannot write \/nowhere\/map\.html \(there is no directory \/nowhere .*\): name/);
 });
 

@@ -133,6 +133,13 @@ test('a path in the place of --to is told where it belongs', async (t) => {
   }
 });
 
+test('a report that cannot be written is told before anything is measured', async (t) => {
+  const { code, stderr } = await runCommand(t, ['bench', 'driver', '--tiny', '--report', '/nowhere/report.json']);
+  const found = 'there is no directory /nowhere for /nowhere/report.json';
+  const said = `cannot write /nowhere/report.json (${found}): name a file in a directory that exists and has room`;
+  assert.deepEqual([code, stderr], [1, `blockdelta: ${said}\n`]);
+});
+
 test('a report that is not there is told without an errno', async (t) => {
   const { code, stderr } = await runCommand(t, ['bench', 'compare', '/nowhere/a.json', '/nowhere/b.json']);
   assert.equal(code, 2);
