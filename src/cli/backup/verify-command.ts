@@ -70,6 +70,7 @@ async function verify(
   const progress = new TransferProgress('verifying', total);
   const line = new ProgressLine(() => progress.state);
   const problems: Problem[] = [];
+  let compared: string | null = null;
   try {
     let before = 0n;
     for (const volume of volumes) {
@@ -82,13 +83,20 @@ async function verify(
     }
     if (options.against !== undefined && socketPath !== null && problems.length === 0) {
       const choice = { volumeId: options.volume, snapshotId: options.against };
-      problems.push(...(await compare(repository, choice, socketPath, signal)));
+      const { path, difference } = await compare(repository, choice, socketPath, signal);
+      compared = path;
+      if (difference !== null)
+        problems.push({ path, found: `differs from snapshot ${options.against}: ${difference}` });
     }
   } finally {
     line.end();
   }
-  const result = { volumes: volumes.length, backups: images.length, problems };
-  await print(options.json ? `${JSON.stringify(result)}\n` : harmless(textOf(result)));
+  const result = { volumes: volumes.length, backups: images.length, problems, compared };
+  const equal =
+    compared === null || problems.length > 0
+      ? ''
+      : `compared ${compared} with snapshot ${options.against}, byte by byte: they are equal\n`;
+  await print(options.json ? `${JSON.stringify(result)}\n` : harmless(`${equal}${textOf(result)}`));
   if (problems.length > 0) {
     throw CsiError.failedPrecondition(`${counted(problems.length, 'problem')} found`);
   }
@@ -102,12 +110,13 @@ function textOf({ volumes, backups, problems }: { volumes: number; backups: numb
 
 const counted = (count: number, noun: string): string => `${count} ${noun}${count === 1 ? '' : 's'}`;
 
+/** Compares the image of a snapshot's backup with the snapshot, byte by byte. */
 async function compare(
   repository: Repository,
   choice: { volumeId: string; snapshotId: string },
   socketPath: string,
   signal: AbortSignal,
-): Promise<Problem[]> {
+): Promise<{ path: string; difference: string | null }> {
   const { backup, chain } = await chooseBackup(repository, choice);
   const driver = new CsiDriver(socketPath, signal);
   try {
@@ -119,7 +128,7 @@ async function compare(
       const image = { chain: imagesOf(chain) };
       const device = { device: published.devicePath };
       const { isSame, detail } = await compareImages(image, device, signal);
-      return isSame ? [] : [{ path, found: `differs from snapshot ${choice.snapshotId}: ${detail}` }];
+      return { path, difference: isSame ? null : detail };
     } finally {
       await published.close();
     }

@@ -145,6 +145,9 @@ test('verify compares with a snapshot, and names what is damaged or different', 
   const directory = copied(running.workspace.path('damaged'));
   const intact = await run(t, 'verify', directory, '--against', third);
   assert.match(intact, /3 backups of 1 volume: nothing is wrong/);
+  const last = imagesIn(directory).at(-1);
+  const equal = `compared ${last} with snapshot ${third}, byte by byte: they are equal\n`;
+  assert.ok(intact.startsWith(equal), intact);
   const [image = ''] = imagesIn(directory);
   const bytes = readFileSync(image);
   bytes[bytes.length - 5000] = (bytes[bytes.length - 5000] ?? 0) ^ 1;
