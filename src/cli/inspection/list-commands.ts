@@ -6,6 +6,7 @@ import { parseDriverIdentity, SERVICE_SETTINGS } from '../../base/settings/servi
 import type { SnapshotRecord, VolumeRecord } from '../../driver/catalogue/records.js';
 import { FILE_SYSTEMS } from '../../driver/host/file-systems.js';
 import { inspectNode, type NodeView, nodeSettings, usedPercent } from '../../driver/inspection/node-view.js';
+import { bindsOf } from '../../driver/inspection/orphans.js';
 import { print, runToExitCode } from '../output.js';
 import { parsePath } from '../paths.js';
 import { persistentVolume } from './persistent-volume.js';
@@ -121,7 +122,8 @@ function volumes(node: NodeView): Listing {
     const { volumeId, name, pool, sizeBytes } = volume;
     const held = heldIn(node, pool, 'volumes', volumeId);
     const attached = node.attached.find((device) => device.volumeId === volumeId) ?? null;
-    const mountedAt = [...new Set(attached?.mounts.map(({ mountPoint }) => mountPoint) ?? [])];
+    const mounts = attached === null ? [] : [...attached.mounts, ...bindsOf(node, attached.path)];
+    const mountedAt = [...new Set(mounts.map(({ mountPoint }) => mountPoint))];
     const taken = node.catalogue.snapshots.filter((each) => each.volumeId === volumeId).length;
     const state = stateOf(node, volume, held !== null);
     const json = {

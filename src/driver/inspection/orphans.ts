@@ -9,6 +9,7 @@ import { constants, readdirSync, statSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { insteadOf } from '../../base/errors.js';
+import type { MountEntry } from '../../base/system/mountinfo.js';
 import { isObjectName } from '../backends/reflink/pool-layout.js';
 import type { PoolNames } from '../backends/thin/pool/pool-names.js';
 import type { SnapshotRecord, VolumeRecord } from '../catalogue/records.js';
@@ -162,9 +163,9 @@ async function isUsed(
   return (await otherUse(view, [])) !== null;
 }
 
-/** Whether a device node is bound somewhere in this mount namespace, as for raw volumes of pods. */
-const isBound = ({ mounts }: NodeView, device: string): boolean =>
-  mounts.some(({ fsType, root }) => fsType === 'devtmpfs' && root === `/${basename(device)}`);
+/** The mounts in this mount namespace to which a device node is bound, as for raw volumes of pods. */
+export const bindsOf = ({ mounts }: NodeView, device: string): MountEntry[] =>
+  mounts.filter(({ fsType, root }) => fsType === 'devtmpfs' && root === `/${basename(device)}`);
 
 /** Devices of ready volumes that nothing uses. */
 async function idleDevices(node: NodeView, view: PoolView): Promise<Orphan[]> {
@@ -238,7 +239,7 @@ async function removedLoops(node: NodeView, view: PoolView): Promise<Orphan[]> {
     if (volumeId === null) continue;
     if (node.catalogue.volumes.some((volume) => volume.volumeId === volumeId)) continue;
     const device = `/dev/${name}`;
-    if (isBound(node, device) || !(await isFree(device))) continue;
+    if (bindsOf(node, device).length > 0 || !(await isFree(device))) continue;
     found.push({
       kind: 'loop device of a removed volume',
       pool: view.name,

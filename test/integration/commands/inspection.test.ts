@@ -55,6 +55,17 @@ test('the lists show names, pools, states, devices and mounts, also without the 
   await running.restart(async () => assert.equal((await rows(t, 'volumes')).length, 2));
 });
 
+test('a published raw volume is shown where its device is bound', async (t) => {
+  const { orchestrator } = running;
+  const raw = await orchestrator.create('raw');
+  const target = await orchestrator.bringUp(raw);
+  const row = (await rows(t, 'volumes')).find(({ id }) => id === raw.id);
+  const staged = `${raw.stagingPath}/device`;
+  assert.deepEqual([row?.['mountedAt'], row?.['publishedAt']], [[staged, target], [target]]);
+  assert.match(await running.output(t, 'volumes'), new RegExp(`^${raw.id} .* raw +${staged} ${target}$`, 'm'));
+  await orchestrator.remove(raw);
+});
+
 test('volumes that come and go meanwhile are neither lost nor without a row', async () => {
   const { orchestrator } = running;
   let isOver = false;
