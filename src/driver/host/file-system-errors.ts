@@ -42,8 +42,13 @@ export async function fileSystemTroubles(
 }
 
 /** Whether the mount options show a shutdown. Not every file system sets such an option. Does not access the file system. */
-export function isShutDown({ superOptions }: Pick<MountEntry, 'superOptions'>): boolean {
+function isShutDown({ superOptions }: Pick<MountEntry, 'superOptions'>): boolean {
   return superOptions.some((option) => SHUT_DOWN_OPTIONS.includes(option));
+}
+
+/** A read-only mount has both flags; after an error the kernel sets only the file system's flag. */
+export function hasStoppedWriting(entry: Pick<MountEntry, 'superOptions' | 'superReadOnly' | 'readOnly'>): boolean {
+  return isShutDown(entry) || (entry.superReadOnly && !entry.readOnly);
 }
 
 type Counted = Pick<FileSystemTroubles, 'errors' | 'corruptions'>;

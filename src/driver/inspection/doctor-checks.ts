@@ -15,11 +15,14 @@ import { missingPrograms } from '../../base/process/exec.js';
 import { settingsReader } from '../../base/settings/reader.js';
 import { parseDriverIdentity, SERVICE_SETTINGS } from '../../base/settings/service-settings.js';
 import { parseListen } from '../../base/settings/tls.js';
+import type { MountEntry } from '../../base/system/mountinfo.js';
 import { ownDirectory } from '../../base/system/own-files.js';
 import { USED_PERCENT } from '../backends/pool-levels.js';
 import { imagePlace } from '../backends/reflink/embedded-pool.js';
 import { SETTINGS, unknownNames } from '../config/config.js';
 import { describeHolders, isHeldExclusively, mountPointsAnywhere } from '../host/device-holders.js';
+import { askFileSystem } from '../host/file-system-answer.js';
+import { hasStoppedWriting } from '../host/file-system-errors.js';
 import { CAPABILITY_USES, type Capability, heldCapabilities } from '../host/process-capabilities.js';
 import { VOLATILE_FILE_SYSTEMS } from '../host/volatile-file-systems.js';
 import { onThisThread } from '../native/this-thread.js';
@@ -450,8 +453,8 @@ function contents({ node }: DoctorContext): CheckResult {
   return { detail: `${count} volumes and snapshots compared`, findings };
 }
 
-/** Compares what the catalogue records as staged or published with what is mounted. */
-function mounts({ node }: DoctorContext): CheckResult {
+/** Compares what the catalogue records as staged or published with what is mounted, and looks for what has stopped. */
+async function mounts({ node }: DoctorContext): Promise<CheckResult> {
   if (node === null) return NO_NODE;
   const { stagings, publications } = node.catalogue;
   const places = [
@@ -477,8 +480,24 @@ function mounts({ node }: DoctorContext): CheckResult {
         remedy: 'unmount it there if nobody needs it: the volume cannot be unstaged before',
       });
     }
+    const stopped = await stoppedMount(mounted);
+    if (stopped !== null) {
+      findings.push({
+        found: `volume ${volumeId}: its ${stopped.fsType} at ${stopped.mountPoint} has shut down or become read-only after an error`,
+        remedy: 'look at the kernel log and the space of the pool, then stage it again: delete its pod',
+      });
+    }
   }
   return { detail: `${places.length} places`, findings };
+}
+
+/** A mount whose file system takes no more writes; null if there is none. XFS shows its shutdown only when it is asked. */
+async function stoppedMount(mounted: readonly MountEntry[]): Promise<MountEntry | null> {
+  for (const entry of mounted) {
+    if (hasStoppedWriting(entry)) return entry;
+    if (entry.fsType === 'xfs' && (await askFileSystem(entry))?.hasGivenUp) return entry;
+  }
+  return null;
 }
 
 /** Looks for frozen file systems without freezing one: the kernel shows their devices and the threads that wait. */

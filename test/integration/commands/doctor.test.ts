@@ -158,6 +158,18 @@ test('a mount that the plugin did not make, and a missing one, are found', async
   await orchestrator.takeDown(volume);
 });
 
+test('a mounted file system that has shut down is found', async (t) => {
+  const { orchestrator } = running;
+  const volume = await orchestrator.create('shut down', { ...specOf('xfs'), sizeBytes: 320 * MIB });
+  await orchestrator.bringUp(volume);
+  execFileSync('xfs_io', ['-x', '-c', 'shutdown', volume.stagingPath]);
+  const [check, found, remedy] = await onlyFinding(t);
+  assert.equal(check, 'mounts');
+  assert.ok(found.startsWith(`volume ${volume.id}: its xfs at ${volume.stagingPath} has shut down or become`), found);
+  assert.match(remedy, /stage it again/);
+  await orchestrator.remove(volume);
+});
+
 test('a pool that is nearly full, away, of another catalogue or not configured is found', async (t) => {
   const filler = running.poolPath('main', 'filler');
   execFileSync('fallocate', ['-l', '1850M', filler]);

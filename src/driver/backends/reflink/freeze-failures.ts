@@ -8,7 +8,7 @@ import { stat } from 'node:fs/promises';
 import { basename } from 'node:path';
 import { CsiError, type SystemError } from '../../../base/errors.js';
 import { type MountEntry, mountsOfDevice, readMountInfo } from '../../../base/system/mountinfo.js';
-import { fileSystemTroubles, isShutDown } from '../../host/file-system-errors.js';
+import { fileSystemTroubles, hasStoppedWriting } from '../../host/file-system-errors.js';
 import { FULL_BYTES } from '../pool-levels.js';
 
 /** Errnos of file systems, and of the loop device below them, after a failed write. */
@@ -59,11 +59,6 @@ export async function explainFailedWrite(
       'users may be lost; check the kernel log, have them write it again, and try again',
     { cause: thrown },
   );
-}
-
-/** A read-only mount has both flags; after an error the kernel sets only the file system's flag. */
-function hasStoppedWriting(entry: MountEntry): boolean {
-  return isShutDown(entry) || (entry.superReadOnly && !entry.readOnly);
 }
 
 async function stoppedWriting(
