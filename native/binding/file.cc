@@ -13,6 +13,7 @@
 #include "native/device/pre_clone.h"
 #include "native/device/subvolume.h"
 #include "native/device/take_snapshots.h"
+#include "native/scan/exclusive_bytes.h"
 
 namespace blockdelta {
 
@@ -81,6 +82,11 @@ Napi::Value GrowFileBinding(Fields* request) {
 Napi::Value CountExtentsBinding(Fields* request) {
   const std::string path = request->Path("path");
   return AnswerValue(request, "extents", [&] { return CountExtents(path); });
+}
+
+Napi::Value CountExclusiveBytesBinding(Fields* request) {
+  const std::string path = request->Path("path");
+  return AnswerValue(request, "bytes", [&] { return CountExclusiveBytes(path); });
 }
 
 Napi::Value AllocateFileBinding(Fields* request) {
@@ -188,6 +194,7 @@ void ExportFile(Napi::Object* exports) {
   Export<CreateSparseFileBinding>(exports, "createSparseFile");
   Export<CloneFileBinding>(exports, "cloneFile");
   Export<CountExtentsBinding>(exports, "countExtents");
+  Export<CountExclusiveBytesBinding>(exports, "countExclusiveBytes");
   Export<GrowFileBinding>(exports, "growFile");
   Export<AllocateFileBinding>(exports, "allocateFile");
   Export<CloneVolumeBinding>(exports, "cloneVolume");

@@ -8,6 +8,7 @@
 #include "native/thin/create_bookmark.h"
 #include "native/thin/delta_list.h"
 #include "native/thin/device_tree.h"
+#include "native/thin/exclusive_blocks.h"
 #include "native/thin/file_source.h"
 #include "native/thin/superblock.h"
 #include "native/thin/thin_format.h"
@@ -109,6 +110,38 @@ Napi::Value ThinDevicesBinding(Fields* request) {
       });
 }
 
+struct ExclusiveBlocks {
+  std::vector<ThinDevice> devices;
+  std::vector<uint64_t> counts;
+};
+
+Napi::Value ThinExclusiveBinding(Fields* request) {
+  const std::string path = request->Path("metadata");
+  return Answer(
+      request,
+      [&]() -> Result<ExclusiveBlocks> {
+        Result<OpenMetadata> metadata = Open(path, 0);
+        RETURN_IF_ERROR(metadata);
+        Result<ThinDeviceList> list = ListThinDevices(metadata->source.get(), metadata->superblock,
+                                                      WantedKeys::All(), kMaxDeviceId + 1);
+        RETURN_IF_ERROR(list);
+        Result<std::vector<uint64_t>> counts =
+            CountExclusiveBlocks(metadata->source.get(), metadata->superblock, list->devices);
+        RETURN_IF_ERROR(counts);
+        return ExclusiveBlocks{std::move(list->devices), std::move(*counts)};
+      },
+      [](Napi::Object* answer, const ExclusiveBlocks& found) {
+        Napi::Array devices = Napi::Array::New(answer->Env(), found.devices.size());
+        for (uint32_t i = 0; i < found.devices.size(); i++) {
+          Napi::Object device = Napi::Object::New(answer->Env());
+          SetNumber(&device, "deviceId", found.devices[i].id);
+          SetBigInt(&device, "exclusiveBlocks", found.counts[i]);
+          devices.Set(i, device);
+        }
+        answer->Set("devices", devices);
+      });
+}
+
 Napi::Value ThinDeltaBinding(Fields* fields) {
   ThinScanRequest request;
   request.metadata = fields->Path("metadata");
@@ -179,6 +212,7 @@ ThinScanRequest ReadThinScan(Fields* source) {
 void ExportThin(Napi::Object* exports) {
   Export<ThinSuperblockBinding>(exports, "thinSuperblock");
   Export<ThinDevicesBinding>(exports, "thinDevices");
+  Export<ThinExclusiveBinding>(exports, "thinExclusive");
   Export<ThinDeltaBinding>(exports, "thinDelta");
   Export<CreateThinBookmarkBinding>(exports, "createThinBookmark");
   Export<VerifyThinBookmarkBinding>(exports, "verifyThinBookmark");

@@ -17,6 +17,7 @@ constexpr size_t kOtherEncoding = 18;
 constexpr size_t kType = 20;
 constexpr size_t kInlineHeadBytes = 21;
 constexpr size_t kDiskBytenr = 21;
+constexpr size_t kDiskNumBytes = 29;
 constexpr size_t kOffset = 37;
 constexpr size_t kNumBytes = 45;
 constexpr size_t kItemBytes = 53;
@@ -38,10 +39,7 @@ BtrfsItem Opaque(uint64_t key_offset, uint64_t length, uint32_t flag, uint64_t g
   return {{key_offset, 0, length, flag}, generation};
 }
 
-}  // namespace
-
-std::optional<BtrfsItem> ParseBtrfsItem(uint64_t key_offset, Span<const uint8_t> bytes) {
-  if (bytes.size() < kInlineHeadBytes) return std::nullopt;
+std::optional<BtrfsItem> Parse(uint64_t key_offset, Span<const uint8_t> bytes) {
   const uint64_t generation = Word(bytes, kGeneration);
   const uint8_t compression = bytes[kCompression];
   const uint8_t type = bytes[kType];
@@ -69,6 +67,19 @@ std::optional<BtrfsItem> ParseBtrfsItem(uint64_t key_offset, Span<const uint8_t>
     return Opaque(key_offset, length, FIEMAP_EXTENT_ENCODED, generation);
   }
   return BtrfsItem{{key_offset, offset, length, 0, disk_bytenr | compression}, generation};
+}
+
+}  // namespace
+
+std::optional<BtrfsItem> ParseBtrfsItem(uint64_t key_offset, Span<const uint8_t> bytes) {
+  if (bytes.size() < kInlineHeadBytes) return std::nullopt;
+  std::optional<BtrfsItem> item = Parse(key_offset, bytes);
+  // An item of this length names an extent on disk, or 0.
+  if (item.has_value() && bytes[kType] != BTRFS_FILE_EXTENT_INLINE) {
+    item->disk_address = Word(bytes, kDiskBytenr);
+    if (item->disk_address != 0) item->disk_bytes = Word(bytes, kDiskNumBytes);
+  }
+  return item;
 }
 
 }  // namespace blockdelta

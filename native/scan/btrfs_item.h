@@ -20,6 +20,10 @@ struct BtrfsItem {
   Extent extent;
   // The transaction that wrote the item. Relocation keeps the number, everything else renews it.
   uint64_t generation;
+  // The extent on disk of which the item maps a part: its address and its size, both 0 if there is
+  // none. The file system frees it as a whole.
+  uint64_t disk_address = 0;
+  uint64_t disk_bytes = 0;
 };
 
 // `key_offset` is the offset of the item's key: its first byte in the file. Nothing if the item is

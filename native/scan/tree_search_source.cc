@@ -75,6 +75,20 @@ Result<Span<const Extent>> TreeSearchSource::Read(size_t wanted) {
   return Span<const Extent>(batch_.data(), batch_.size());
 }
 
+Status TreeSearchSource::ForEachItem(const std::function<Status(const BtrfsItem&)>& visit) {
+  for (uint64_t first = 0;;) {
+    RETURN_IF_ERROR(Search(first, UINT64_MAX, 0, kMaxBatchExtents));
+    if (items_.empty()) return Status();
+    for (const Item& item : items_) {
+      const std::optional<BtrfsItem> parsed = ParseBtrfsItem(item.key_offset, item.bytes);
+      if (!parsed.has_value()) return Invalid(item.key_offset);
+      RETURN_IF_ERROR(visit(*parsed));
+    }
+    if (items_.back().key_offset == UINT64_MAX) return Status();
+    first = items_.back().key_offset + 1;
+  }
+}
+
 Result<bool> TreeSearchSource::IsUnchangedSince(uint64_t generation) {
   RETURN_IF_ERROR(AwaitRewrites());
   RETURN_IF_ERROR(Search(0, UINT64_MAX, generation, kMaxBatchExtents));

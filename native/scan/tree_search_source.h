@@ -13,6 +13,7 @@
 #ifndef BLOCKDELTA_NATIVE_SCAN_TREE_SEARCH_SOURCE_H_
 #define BLOCKDELTA_NATIVE_SCAN_TREE_SEARCH_SOURCE_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -32,6 +33,10 @@ class TreeSearchSource : public ExtentSource {
   void Seek(uint64_t offset) override;
   // Failures: SCAN_MAP_INVALID, errnos.
   Result<Span<const Extent>> Read(size_t wanted) override;
+
+  // Visits the items of the whole file in order, as they are while it reads: they count for nothing
+  // if they change meanwhile. Leaves the position undefined.
+  Status ForEachItem(const std::function<Status(const BtrfsItem&)>& visit);
 
   // Whether no item of the file was written in transaction `generation` or a later one, and none is
   // being replaced. Reads only leaves that were written since. Also false if these hold too many

@@ -30,8 +30,10 @@ inline void WriteLe32(uint8_t* at, uint32_t value) { std::memcpy(at, &value, siz
 
 inline void WriteLe64(uint8_t* at, uint64_t value) { std::memcpy(at, &value, sizeof(value)); }
 
-// 255 bitmaps of 16,320 blocks: the maximum of the metadata space map.
-inline constexpr uint64_t kMaxMetadataBlocks = 255 * 16'320;
+// A space map has a bitmap, which takes a metadata block, for so many blocks.
+inline constexpr uint64_t kBlocksPerBitmap = 16'320;
+// 255 bitmaps: the maximum of the metadata space map.
+inline constexpr uint64_t kMaxMetadataBlocks = 255 * kBlocksPerBitmap;
 
 // Every block starts with its checksum: crc32c of the rest, not inverted at the end, XOR a salt.
 inline constexpr uint32_t kSuperblockSalt = 160'774;

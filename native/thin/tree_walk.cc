@@ -19,11 +19,13 @@ struct Branch {
 
 class Walk {
  public:
-  Walk(BlockSource* source, const TreeRoot& root, const WantedKeys& wanted, const VisitEntry& visit)
-      : source_(source), root_(root), wanted_(wanted), visit_(visit) {}
+  Walk(BlockSource* source, const TreeRoot& root, const WantedKeys& wanted, const EnterNode& enter,
+       const VisitEntry& visit)
+      : source_(source), root_(root), wanted_(wanted), enter_(enter), visit_(visit) {}
 
   Status Run() {
-    std::vector<Branch> level = {{root_.number, root_.keys}};
+    std::vector<Branch> level;
+    if (enter_(root_.number)) level.push_back({root_.number, root_.keys});
     for (unsigned height = 0; !level.empty() && !is_over_; height++) {
       if (height == kMaxTreeHeight) {
         return InvalidBlock(source_->path(), level[0].number,
@@ -80,13 +82,14 @@ class Walk {
         continue;
       }
       const KeyRange keys = node.ChildRange(i, branch.keys);
-      if (wanted_.Touch(keys)) below->push_back({node.value(i), keys});
+      if (wanted_.Touch(keys) && enter_(node.value(i))) below->push_back({node.value(i), keys});
     }
   }
 
   BlockSource* source_;
   const TreeRoot& root_;
   const WantedKeys& wanted_;
+  const EnterNode& enter_;
   const VisitEntry& visit_;
   BlockBuffer buffer_;
   std::vector<uint64_t> numbers_;
@@ -115,7 +118,13 @@ bool WantedKeys::Touch(KeyRange range) const {
 
 Status WalkTree(BlockSource* source, const TreeRoot& root, const WantedKeys& wanted,
                 const VisitEntry& visit) {
-  return Walk(source, root, wanted, visit).Run();
+  const EnterNode always = [](uint64_t) { return true; };
+  return Walk(source, root, wanted, always, visit).Run();
+}
+
+Status WalkNodes(BlockSource* source, const TreeRoot& root, const EnterNode& enter,
+                 const VisitEntry& visit) {
+  return Walk(source, root, WantedKeys::All(), enter, visit).Run();
 }
 
 }  // namespace blockdelta

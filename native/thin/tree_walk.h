@@ -42,11 +42,17 @@ struct TreeRoot {
 // Receives an entry with its on-disk value; returns false to end the walk.
 using VisitEntry = std::function<bool(uint64_t key, const uint8_t* value)>;
 
+// Decides whether to read the node in this block, and what is below it.
+using EnterNode = std::function<bool(uint64_t number)>;
+
 // Visits the wanted entries that exist, in ascending order. Checks every node; all leaves must be
 // on one level. THIN_METADATA_INVALID, or the failures of the source. Memory: 1 MiB plus 24 bytes
 // per node of a level.
 Status WalkTree(BlockSource* source, const TreeRoot& root, const WantedKeys& wanted,
                 const VisitEntry& visit);
+// As above, with all entries of the nodes that `enter` accepts.
+Status WalkNodes(BlockSource* source, const TreeRoot& root, const EnterNode& enter,
+                 const VisitEntry& visit);
 
 }  // namespace blockdelta
 

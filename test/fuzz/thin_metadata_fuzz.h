@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "native/scan/message_writer.h"
+#include "native/thin/exclusive_blocks.h"
 #include "native/thin/superblock.h"
 #include "native/thin/thin_fill.h"
 #include "test/fuzz/fuzz_input.h"
@@ -49,6 +50,7 @@ inline ThinImageSource MakePoolImage() {
 inline ThinImageSource MakeHighImage() {
   MappingTrees trees(4);
   PoolPlan plan;
+  plan.data_blocks = 200;
   uint64_t root = trees.Empty();
   for (uint32_t device = 0; device < 3; device++) {
     for (uint64_t i = 0; i < (device == 0 ? 24 : 3); i++) {
@@ -271,11 +273,32 @@ class ThinMetadataFuzz {
             found.snapshotted_time == known.snapshotted_time);
     }
     if (list->devices.empty()) return;
+    if (number == 0) CountExclusive(superblock, list->devices);
     const ThinDevice& target = list->devices[input_.Byte() % list->devices.size()];
     const ThinDevice& base = list->devices[input_.Byte() % list->devices.size()];
     const bool has_base = (head_ & 2) != 0;
     WalkTrees(superblock, target, has_base ? &base : nullptr);
     if (number == 0 && (head_ & 8) != 0) Fill(superblock, target, has_base ? &base : nullptr);
+  }
+
+  void CountExclusive(const Superblock& superblock, const std::vector<ThinDevice>& devices) {
+    const Result<std::vector<uint64_t>> counts =
+        CountExclusiveBlocks(&source_, superblock, devices);
+    if (!counts.ok()) return CheckRefusal(counts.status());
+    std::vector<Mappings> mappings;
+    std::map<uint64_t, unsigned> uses;
+    for (const ThinDevice& device : devices) {
+      const auto known = model_.MappingsOf(device.root, superblock.data_blocks);
+      // A node that is shared is checked against one of its parents only.
+      if (!known.has_value()) return;
+      mappings.push_back(*known);
+      for (const auto& [key, value] : *known) uses[value >> 24]++;
+    }
+    for (size_t i = 0; i < devices.size(); i++) {
+      uint64_t alone = 0;
+      for (const auto& [key, value] : mappings[i]) alone += uses[value >> 24] == 1 ? 1 : 0;
+      Check((*counts)[i] == alone);
+    }
   }
 
   // What the model reads of the two; nothing where one is not sound. Without a base, that is empty.

@@ -13,7 +13,7 @@ import { Command } from 'commander';
 import { majorOf, minorOf } from '../../src/base/system/mountinfo.js';
 import { addDoctorCommand } from '../../src/cli/inspection/doctor-command.js';
 import { addGcCommand } from '../../src/cli/inspection/gc-command.js';
-import { addPoolsCommand, addVolumesCommand } from '../../src/cli/inspection/list-commands.js';
+import { addPoolsCommand, addSnapshotsCommand, addVolumesCommand } from '../../src/cli/inspection/list-commands.js';
 import { ledgerContents } from '../../src/driver/backends/thin/ledger/ledger-contents.js';
 import { PoolNames } from '../../src/driver/backends/thin/pool/pool-names.js';
 import { loadAddon } from '../../src/driver/native/addon.js';
@@ -342,7 +342,8 @@ const SETTINGS = ['NODE_ID', 'STATE_DIR', 'POOLS'].map((name) => `BLOCKDELTA_${n
 /** What a command prints as JSON, run in this process: starting one takes seconds on an emulated processor. */
 async function run(t: TestContext, ...args: string[]): Promise<unknown> {
   const program = new Command();
-  for (const add of [addPoolsCommand, addVolumesCommand, addDoctorCommand, addGcCommand]) add(program);
+  const commands = [addPoolsCommand, addVolumesCommand, addSnapshotsCommand, addDoctorCommand, addGcCommand];
+  for (const add of commands) add(program);
   let printed = '';
   const write = t.mock.method(process.stdout, 'write', (text: string, written?: () => void) => {
     printed += text;
@@ -364,6 +365,46 @@ const rows = async (t: TestContext, name: string) => (await run(t, name)) as Row
 
 const poolFindings = async (t: TestContext): Promise<string> =>
   JSON.stringify((await rows(t, 'doctor')).find(({ check }) => check === 'pools')?.['findings']);
+
+test('deleting a thin volume or snapshot gives back exactly what --exclusive says', async (t) => {
+  const { orchestrator } = running;
+  const { pool: identity } = await ledgerContents(running.poolPath(POOL, 'pool.sqlite'));
+  const name = new PoolNames(identity.uuid).pool;
+  const usedBytes = (): bigint => {
+    const answer = loadAddon().thinPoolStatus({ name, commit: true });
+    assert.ok(answer.ok && answer.status !== null);
+    return answer.status.usedDataBlocks * BLOCK;
+  };
+  const volume = await orchestrator.create('exclusive', { sizeBytes: 16 * MIB });
+  const target = await orchestrator.bringUp(volume);
+  const snapshots: string[] = [];
+  for (const blocks of [[1, 2, 3, 4], [2, 5], [2, 3, 6], []]) {
+    for (const block of blocks) await writeBlocks(target, snapshots.length + 1, block);
+    snapshots.push(await orchestrator.snapshot(volume));
+  }
+  const clone = await orchestrator.create('exclusive-clone', { sizeBytes: 16 * MIB, snapshotId: snapshots[1] ?? '' });
+  const copy = await orchestrator.bringUp(clone);
+  for (const block of [1, 100]) await writeBlocks(copy, 9, block);
+  for (const block of [1, 2]) await writeBlocks(target, 8, block);
+  for (const each of [volume, clone]) await orchestrator.takeDown(each);
+  const exclusiveOf = async (command: string, id: string): Promise<bigint> => {
+    const found = (await run(t, command, '--exclusive')) as Row[];
+    return BigInt(String(found.find((row) => row['id'] === id)?.['exclusiveBytes']));
+  };
+  const given: bigint[] = [];
+  const expectGiven = async (command: string, id: string, remove: () => Promise<void>): Promise<void> => {
+    const expected = await exclusiveOf(command, id);
+    const before = usedBytes();
+    await remove();
+    assert.equal(before - usedBytes(), expected, `${command} ${id}`);
+    given.push(expected / BLOCK);
+  };
+  await expectGiven('volumes', volume.id, () => orchestrator.delete(volume));
+  for (const id of snapshots) await expectGiven('snapshots', id, () => orchestrator.deleteSnapshot(id));
+  await expectGiven('volumes', clone.id, () => orchestrator.delete(clone));
+  // The third and the fourth share all they have.
+  assert.deepEqual(given, [2n, 1n, 0n, 0n, 4n, 6n]);
+});
 
 // From here on they restart and stop the plugin.
 test('a thin pool is listed, examined, and only its idle device is removed', async (t) => {

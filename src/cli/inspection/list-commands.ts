@@ -5,6 +5,7 @@ import { settingsReader } from '../../base/settings/reader.js';
 import { parseDriverIdentity, SERVICE_SETTINGS } from '../../base/settings/service-settings.js';
 import type { SnapshotRecord, VolumeRecord } from '../../driver/catalogue/records.js';
 import { FILE_SYSTEMS } from '../../driver/host/file-systems.js';
+import { exclusiveSpace } from '../../driver/inspection/exclusive-space.js';
 import { inspectNode, type NodeView, nodeSettings, usedPercent } from '../../driver/inspection/node-view.js';
 import { bindsOf } from '../../driver/inspection/orphans.js';
 import { print, runToExitCode } from '../output.js';
@@ -19,7 +20,11 @@ interface ListOptions {
   json: boolean;
 }
 
-const NUMBERS = ['SIZE', 'USED', 'FREE', 'VOLUMES', 'SNAPSHOTS'];
+/** What each object holds alone; null if nobody asked. */
+type Exclusive = ReadonlyMap<string, bigint> | null;
+
+const EXCLUSIVE_HELP = 'also what each holds alone, which its deletion gives back; reads the maps of all of them';
+const NUMBERS = ['SIZE', 'USED', 'EXCLUSIVE', 'FREE', 'VOLUMES', 'SNAPSHOTS'];
 
 /** A list, with each row as JSON and as the cells of a table. */
 interface Listing {
@@ -28,6 +33,7 @@ interface Listing {
 }
 
 interface VolumesOptions extends ListOptions {
+  exclusive: boolean;
   persistentVolume?: string;
   claim?: { namespace: string; name: string };
   fsType?: string;
@@ -35,11 +41,8 @@ interface VolumesOptions extends ListOptions {
 }
 
 export function addVolumesCommand(program: Command): void {
-  const command = program
-    .command('volumes')
-    .description('list the volumes of this node; needs no running plugin and disturbs none')
-    .option('--state-dir <directory>', STATE_HELP, parsePath)
-    .option('--json', 'print JSON; sizes are strings, in bytes', false)
+  const command = addList(program, 'volumes', 'list the volumes of this node')
+    .option('--exclusive', EXCLUSIVE_HELP, false)
     .option(
       '--persistent-volume <id>',
       'print the PersistentVolume by which --claim gets this volume, as JSON for kubectl',
@@ -49,13 +52,16 @@ export function addVolumesCommand(program: Command): void {
       new Option('--fs-type <type>', 'the file system on it (default: as the volume was made)').choices(FILE_SYSTEMS),
     )
     .option('--force', 'also if a provisioner made the volume: no other PersistentVolume may name it', false);
-  command.action(async ({ stateDir, json, persistentVolume: volumeId, claim, fsType, force }: VolumesOptions) => {
+  command.action(async (options: VolumesOptions) => {
+    const { stateDir, json, exclusive, persistentVolume: volumeId, claim, fsType, force } = options;
     if ((volumeId === undefined) !== (claim === undefined)) {
       command.error('error: --persistent-volume and --claim go together: a PersistentVolume is for one claim');
     }
     process.exitCode = await runToExitCode(async () => {
       const node = await inspectNode(nodeSettings(stateDir));
-      if (volumeId === undefined || claim === undefined) return print(textOf(volumes(node), json));
+      if (volumeId === undefined || claim === undefined) {
+        return print(textOf(volumes(node, exclusive ? await exclusiveSpace(node) : null), json));
+      }
       const identity = parseDriverIdentity(settingsReader(SERVICE_SETTINGS, process.env));
       const request = { volumeId, claim, fsType: fsType ?? null, force, ...identity };
       await print(`${JSON.stringify(persistentVolume(node.catalogue, request), null, 2)}\n`);
@@ -70,25 +76,35 @@ function parseClaim(value: string): { namespace: string; name: string } {
 }
 
 export function addSnapshotsCommand(program: Command): void {
-  const description = 'list the snapshots and retained bases of this node';
-  addList(program, 'snapshots', description, snapshots);
+  addList(program, 'snapshots', 'list the snapshots and retained bases of this node')
+    .option('--exclusive', EXCLUSIVE_HELP, false)
+    .action(({ stateDir, json, exclusive }: ListOptions & { exclusive: boolean }) =>
+      printList(stateDir, json, async (node) => snapshots(node, exclusive ? await exclusiveSpace(node) : null)),
+    );
 }
 
 export function addPoolsCommand(program: Command): void {
-  addList(program, 'pools', 'list the pools of this node with their space', pools);
+  addList(program, 'pools', 'list the pools of this node with their space').action(({ stateDir, json }: ListOptions) =>
+    printList(stateDir, json, pools),
+  );
 }
 
-function addList(program: Command, name: string, description: string, list: (node: NodeView) => Listing): void {
-  program
+function addList(program: Command, name: string, description: string): Command {
+  return program
     .command(name)
     .description(`${description}; needs no running plugin and disturbs none`)
     .option('--state-dir <directory>', STATE_HELP, parsePath)
-    .option('--json', 'print JSON; sizes are strings, in bytes', false)
-    .action(async ({ stateDir, json }: ListOptions) => {
-      process.exitCode = await runToExitCode(async () => {
-        await print(textOf(list(await inspectNode(nodeSettings(stateDir))), json));
-      });
-    });
+    .option('--json', 'print JSON; sizes are strings, in bytes', false);
+}
+
+async function printList(
+  stateDir: string | undefined,
+  json: boolean,
+  list: (node: NodeView) => Listing | Promise<Listing>,
+): Promise<void> {
+  process.exitCode = await runToExitCode(async () => {
+    await print(textOf(await list(await inspectNode(nodeSettings(stateDir))), json));
+  });
 }
 
 function textOf({ titles, rows }: Listing, json: boolean): string {
@@ -103,6 +119,12 @@ function textOf({ titles, rows }: Listing, json: boolean): string {
 const size = (bytes: bigint | null): string => (bytes === null ? '-' : humanSize(bytes));
 const time = (ns: bigint): string => new Date(Number(ns / 1_000_000n)).toISOString();
 
+const exclusiveTitle = (exclusive: Exclusive) => (exclusive === null ? [] : ['EXCLUSIVE']);
+const exclusiveCell = (exclusive: Exclusive, id: string) =>
+  exclusive === null ? [] : [size(exclusive.get(id) ?? null)];
+const exclusiveJson = (exclusive: Exclusive, id: string) =>
+  exclusive === null ? {} : { exclusiveBytes: exclusive.get(id) ?? null };
+
 function heldIn(node: NodeView, pool: string, kind: 'volumes' | 'snapshots', id: string) {
   const view = node.views.find(({ name }) => name === pool);
   return view?.[kind].find((held) => held.id === id) ?? null;
@@ -116,8 +138,19 @@ function stateOf(node: NodeView, { pool, state }: VolumeRecord | SnapshotRecord,
   return state === 'ready' && !isHeld ? 'lost' : state;
 }
 
-function volumes(node: NodeView): Listing {
-  const titles = ['ID', 'POOL', 'SIZE', 'USED', 'SNAPSHOTS', 'STATE', 'DEVICE', 'NAME', 'MOUNTED AT'];
+function volumes(node: NodeView, exclusive: Exclusive): Listing {
+  const titles = [
+    'ID',
+    'POOL',
+    'SIZE',
+    'USED',
+    ...exclusiveTitle(exclusive),
+    'SNAPSHOTS',
+    'STATE',
+    'DEVICE',
+    'NAME',
+    'MOUNTED AT',
+  ];
   const rows = node.catalogue.volumes.map((volume) => {
     const { volumeId, name, pool, sizeBytes } = volume;
     const held = heldIn(node, pool, 'volumes', volumeId);
@@ -132,6 +165,7 @@ function volumes(node: NodeView): Listing {
       pool,
       sizeBytes,
       usedBytes: held?.usedBytes ?? null,
+      ...exclusiveJson(exclusive, volumeId),
       state,
       snapshots: taken,
       device: attached?.path ?? null,
@@ -144,26 +178,33 @@ function volumes(node: NodeView): Listing {
       sourceVolumeId: volume.sourceVolumeId,
     };
     const cells = [volumeId, pool, size(sizeBytes), size(held?.usedBytes ?? null)];
-    const rest = [String(taken), state, attached?.path ?? '-', name, mountedAt.join(' ') || '-'];
+    const rest = [
+      ...exclusiveCell(exclusive, volumeId),
+      String(taken),
+      state,
+      attached?.path ?? '-',
+      name,
+      mountedAt.join(' ') || '-',
+    ];
     return { json, cells: [...cells, ...rest] };
   });
   return { titles, rows };
 }
 
-function snapshots(node: NodeView): Listing {
-  const titles = ['ID', 'VOLUME', 'POOL', 'SIZE', 'STATE', 'TAKEN', 'NAME'];
+function snapshots(node: NodeView, exclusive: Exclusive): Listing {
+  const titles = ['ID', 'VOLUME', 'POOL', 'SIZE', ...exclusiveTitle(exclusive), 'STATE', 'TAKEN', 'NAME'];
   const taken = node.catalogue.snapshots.map((snapshot) => {
     const { snapshotId, name, pool, groupSnapshotId } = snapshot;
     const state = stateOf(node, snapshot, heldIn(node, pool, 'snapshots', snapshotId) !== null);
     const label = name ?? `(of group ${groupSnapshotId})`;
-    return snapshotRow({ ...snapshot, reason: null }, state, label);
+    return snapshotRow({ ...snapshot, reason: null }, state, label, exclusive);
   });
   const retained = node.catalogue.retainedBases.map((base) => {
     const { invalidated } = base;
     const state = invalidated === null ? 'retained base' : 'invalidated base';
     const reason = invalidated?.reason ?? null;
     const shown = { ...base, name: null, groupSnapshotId: null, reason };
-    return snapshotRow(shown, state, `(deleted ${time(base.deletedNs)})`);
+    return snapshotRow(shown, state, `(deleted ${time(base.deletedNs)})`, exclusive);
   });
   return { titles, rows: [...taken, ...retained] };
 }
@@ -176,12 +217,23 @@ interface ShownSnapshot
   reason: string | null;
 }
 
-function snapshotRow(snapshot: ShownSnapshot, state: string, label: string) {
+function snapshotRow(snapshot: ShownSnapshot, state: string, label: string, exclusive: Exclusive) {
   const { snapshotId: id, name, volumeId, pool, sizeBytes, groupSnapshotId, reason } = snapshot;
   const taken = time(snapshot.creationTimeNs);
   return {
-    json: { id, name, volumeId, pool, sizeBytes, state, groupSnapshotId, taken, reason },
-    cells: [id, volumeId, pool, size(sizeBytes), state, taken, label],
+    json: {
+      id,
+      name,
+      volumeId,
+      pool,
+      sizeBytes,
+      ...exclusiveJson(exclusive, id),
+      state,
+      groupSnapshotId,
+      taken,
+      reason,
+    },
+    cells: [id, volumeId, pool, size(sizeBytes), ...exclusiveCell(exclusive, id), state, taken, label],
   };
 }
 

@@ -17,6 +17,7 @@ import type { ThinAddon, ThinDeviceDetails, ThinMetadata, ThinSuperblock } from 
 export type SnapshotChoice = false | true | bigint;
 
 type ThinDeltaAnswer = Extract<ReturnType<ThinAddon['thinDelta']>, { ok: true }>;
+type ExclusiveBlocks = Extract<ReturnType<ThinAddon['thinExclusive']>, { ok: true }>['devices'];
 type DeltaRequest = Omit<Parameters<ThinAddon['thinDelta']>[0], keyof ThinMetadata>;
 
 /** Device ids have 24 bits. */
@@ -51,6 +52,12 @@ export class ThinTrees {
   /** All devices, in the order of their ids. */
   devices(signal?: AbortSignal): Promise<ThinDeviceDetails[]> {
     return this.#readStable(() => this.#listDevices(signal), signal);
+  }
+
+  /** How many blocks each device holds alone, in the order of their ids. A held metadata snapshot counts as no user. */
+  async exclusiveBlocks(): Promise<ExclusiveBlocks> {
+    const { metadata } = this;
+    return (await this.#readStable(() => this.runner.run('thinExclusive', { metadata }))).devices;
   }
 
   /** Roots of the mapping trees of devices, in the order of the ids. */

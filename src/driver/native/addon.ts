@@ -269,6 +269,12 @@ export interface Addon extends ChangeListAddon, DmAddon, ThinAddon, MountAddon, 
    */
   countExtents(request: { path: string }): NativeResult<{ extents: bigint }>;
   /**
+   * How much space the file holds alone, which its removal gives back: on btrfs without metadata. Exact unless the file is
+   * written to or shares an extent with itself. Reads the whole map of the file. On btrfs, which frees extents as a whole, it needs
+   * CAP_SYS_ADMIN. Source: FS_IOC_FIEMAP (FIEMAP_EXTENT_SHARED), BTRFS_IOC_TREE_SEARCH_V2.
+   */
+  countExclusiveBytes(request: { path: string }): NativeResult<{ bytes: bigint }>;
+  /**
    * Takes snapshots of 1 to 4096 volumes at one point in time: writes everything back first to keep the freeze short; FIFREEZE
    * of every freezePath; for each member fsync and BLKFLSBUF of loopPath and fsync of the file; FICLONE to temporaryPath;
    * FITHAW of all; fsync, mode 0400, rename, FS_IMMUTABLE_FL, fsync of the directories. Each file is sealed: an extended

@@ -63,6 +63,7 @@ export const KINDS: Readonly<Record<UnaryMethod, Kind>> = {
   thinSuperblock: 'pool',
   thinDevices: 'pool',
   thinDelta: 'pool',
+  thinExclusive: 'pool',
   thinMessages: 'pool',
   dmCreate: 'pool',
   // Waits a minute at most, by its own limit.
@@ -78,6 +79,7 @@ export const KINDS: Readonly<Record<UnaryMethod, Kind>> = {
   cloneFile: 'volume',
   // These wait for the clone that holds the file.
   countExtents: 'volume',
+  countExclusiveBytes: 'volume',
   growFile: 'volume',
   allocateFile: 'volume',
   // Replays a journal, which takes minutes.

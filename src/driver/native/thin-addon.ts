@@ -100,6 +100,15 @@ export interface ThinAddon {
   ): NativeResult<{ devices: ThinDeviceDetails[]; truncated: boolean }>;
 
   /**
+   * For each device, in the order of their ids, how many data blocks it holds alone: what its deletion gives back. Reads all
+   * trees from the current superblock. A held metadata snapshot, which may hold blocks too, counts as no user. The result means
+   * nothing if the pool commits meanwhile.
+   */
+  thinExclusive(
+    request: Pick<ThinMetadata, 'metadata'>,
+  ): NativeResult<{ devices: { deviceId: number; exclusiveBlocks: bigint }[] }>;
+
+  /**
    * Runs of blocks from `firstBlock` on, for printing: 3 words each (kind, first block, count), ascending, with neighbours of
    * one kind joined within the call, at most maxRecords (1 to 65,536). `base` is the left side of thin_delta; if it is null,
    * every mapped block is RIGHT_ONLY. Blocks mapped on neither side have no record. SAME appears only with includeSame, which
