@@ -2,8 +2,8 @@
 //
 // The map of a file says which extents other files share. It does not say how large an extent of
 // btrfs is: btrfs frees an extent when the last reference to any part of it goes, so a file that
-// has overwritten most of an extent still holds all of it. Changes nothing, and does not wait for
-// dirty data: what is not written yet counts as what it reserves.
+// has overwritten most of an extent still holds all of it. Writes back the dirty data of the file,
+// as every read of its map does, and changes nothing else.
 #ifndef BLOCKDELTA_NATIVE_SCAN_EXCLUSIVE_BYTES_H_
 #define BLOCKDELTA_NATIVE_SCAN_EXCLUSIVE_BYTES_H_
 
