@@ -14,55 +14,57 @@ export const SERVICE_SETTINGS = {
   BLOCKDELTA_DRIVER_NAME: {
     fallback: 'blockdelta.csi',
     range: 'domain name, 2 to 63 characters, a letter first and last',
-    meaning: "the plugin's name in GetPluginInfo; a router has that of its nodes, which refuse calls for another one",
+    meaning:
+      "the plugin's name in GetPluginInfo; a router needs the name of its nodes, which refuse calls for another one",
   },
   BLOCKDELTA_TOPOLOGY_KEY: {
     fallback: null,
     unset: '`<driver name>/node`',
     range: 'prefix/name, 63 characters each',
-    meaning: "key of the topology segment of a node; the same on every node, and that of the router's nodes",
+    meaning: "key of a node's topology segment; the same on all nodes and on the router",
   },
   BLOCKDELTA_CSI_LEVEL: {
     fallback: '1.12',
     range: CSI_LEVELS,
     meaning:
-      'the CSI version whose capabilities are advertised, by a router at most; see docs/configuration.md#csi-level',
+      'the CSI version whose capabilities are advertised; a router advertises only those that all answering nodes have. See ' +
+      'docs/configuration.md#csi-level',
   },
   BLOCKDELTA_LOG_LEVEL: { fallback: 'info', range: LOG_LEVELS, meaning: 'lowest level of the JSON lines on stderr' },
   BLOCKDELTA_METRICS_ADDRESS: {
     fallback: null,
     unset: 'off',
-    range: '`host:port`, an IPv6 address in brackets; port 0: the kernel chooses, and the start line names it',
+    range: '`host:port`, an IPv6 address in brackets; with port 0 the kernel chooses one, and the start line names it',
     meaning: 'where `/metrics`, `/healthz` and `/readyz` are served; see docs/metrics.md',
   },
   BLOCKDELTA_SHUTDOWN_GRACE_SECONDS: {
     fallback: '20',
     range: [0, 3600],
-    meaning: 'how long calls in flight may go on after SIGTERM',
+    meaning: 'how long calls in flight may continue after SIGTERM',
   },
   BLOCKDELTA_MAX_CONNECTIONS: {
     fallback: '128',
     range: [8, 10_000],
     meaning:
-      'connections at once, to the socket and from routers; at the limit an idle one is closed for a new one; fewer if ' +
-      'the limit of open files is low; see docs/limits.md#connections for this limit and the next three',
+      'connections at once, to the socket and from routers; at the limit the plugin closes an idle one for a new one. A low ' +
+      'limit of open files reduces the number. See docs/limits.md#connections for this limit and the next three',
   },
   BLOCKDELTA_MAX_CALLS: {
     fallback: '1000',
     range: [16, 100_000],
-    meaning: 'calls in flight at once; further ones are UNAVAILABLE',
+    meaning: 'calls in flight at once; further calls are UNAVAILABLE',
   },
   BLOCKDELTA_MAX_STREAMS: {
     fallback: '64',
     range: [1, 10_000],
     meaning:
-      'GetMetadataAllocated and GetMetadataDelta streams at once; at the limit one whose client does not read is ended ' +
-      'for a new one',
+      'GetMetadataAllocated and GetMetadataDelta streams at once; at the limit a new stream may replace another, ' +
+      'first one whose client does not read',
   },
   BLOCKDELTA_STREAM_STALL_SECONDS: {
     fallback: '60',
     range: [1, 86_400],
-    meaning: 'how long the client of such a stream may take no message before the stream is ended',
+    meaning: 'how long the client of such a stream may take no message before the stream ends',
   },
 } as const satisfies Readonly<Record<string, Setting>>;
 

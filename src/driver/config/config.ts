@@ -52,16 +52,16 @@ export const SETTINGS = {
     unset: 'none',
     range: '`host:port`, an IPv6 address in brackets',
     meaning:
-      'where a router reaches the controller services of this node, with mutual TLS 1.3. Needs the next three, and is ' +
-      'never open without them',
+      'where a router reaches the controller services of this node, with mutual TLS 1.3. It never opens without the next ' +
+      'three settings',
   },
   BLOCKDELTA_TLS_CERTIFICATE: {
     fallback: null,
     unset: 'none',
     range: PEM,
     meaning:
-      "this node's certificate with its chain; it must name this node (docs/router.md#certificates); read again when it " +
-      'changes, as the next two',
+      "this node's certificate with its chain; it must name this node (docs/router.md#certificates). The plugin reads this " +
+      'file and the next two again when they change',
   },
   BLOCKDELTA_TLS_KEY: { fallback: null, unset: 'none', range: PEM, meaning: 'its private key' },
   BLOCKDELTA_TLS_CA: {
@@ -80,22 +80,22 @@ export const SETTINGS = {
     unset: "the host's name",
     range: '1 to 128 printable ASCII characters',
     meaning:
-      'this node, in NodeGetInfo and (hashed) in every handle; the state directory keeps it, see ' +
+      'the name of this node in NodeGetInfo and, hashed, in every handle; the state directory keeps it, see ' +
       'docs/configuration.md#node-identity',
   },
   BLOCKDELTA_STATE_DIR: {
     fallback: '/var/lib/blockdelta',
     range: PATH,
-    meaning: 'the catalogue, and the default pool',
+    meaning: 'where the catalogue and the default pool are',
   },
   BLOCKDELTA_POOLS: {
     fallback: null,
     unset: '`default=<state>/pools/default`',
     range:
       '`name=directory:/directory`, `name=image:/directory`, `name=/directory`, `name=thin:/directory` or ' +
-      '`name=thin:/directory;metadata=/dev/x;data=/dev/y`, with commas between',
+      '`name=thin:/directory;metadata=/dev/x;data=/dev/y`, separated by commas',
     meaning:
-      'the pools: on a mounted XFS or btrfs, in an image there, whichever of these is possible, or of dm-thin; see ' +
+      'the pools: on a mounted XFS or btrfs, in an image, whichever of the two is possible, or on dm-thin; see ' +
       'docs/configuration.md#pools. The first one is used when no `pool` parameter is given',
   },
   BLOCKDELTA_EMBEDDED_POOL_SIZE: {
@@ -108,54 +108,53 @@ export const SETTINGS = {
     fallback: 'full',
     range: ALLOCATIONS,
     meaning:
-      'whether the host preallocates what an embedded reflink pool promises to volumes; with `sparse`, other files that ' +
-      'fill the host make volumes lose data. See docs/backends.md',
+      'whether the host preallocates what an embedded reflink pool promises to volumes; with `sparse`, volumes lose data ' +
+      'when other files fill the host. See docs/backends.md',
   },
   BLOCKDELTA_GUARDIAN_SOCKET: {
     fallback: null,
     unset: 'none',
     range: `${PATH}, at most 107 bytes`,
     meaning:
-      'where `blockdelta-guardian --listen` waits, in a container of its own: it thaws or resumes volumes at once if the ' +
-      "plugin's container is killed during a snapshot; see docs/install-container.md#the-guardian. Without it each " +
-      'snapshot starts a guardian',
+      'where `blockdelta-guardian --listen` waits, in a container of its own. It thaws or resumes volumes at once if the ' +
+      "plugin's container is killed during a snapshot; see docs/install-container.md#the-guardian. Without this setting " +
+      'each snapshot starts a guardian',
   },
   BLOCKDELTA_FREEZE_LIMIT_SECONDS: {
     fallback: '60',
     range: [1, 3600],
     meaning:
-      "how long a snapshot or clone may keep a file system frozen, or a thin volume suspended; the caller's deadline " +
-      'ends that as well. The guardian then lets writers go on, and the call is ABORTED: see docs/limits.md#snapshots',
+      "how long a snapshot or clone may keep a file system frozen or a thin volume suspended, unless the caller's deadline " +
+      'comes first. Then the guardian lets writers continue, and the call is ABORTED: see docs/limits.md#snapshots',
   },
   BLOCKDELTA_THIN_BLOCK_SIZE: {
     fallback: '64Ki',
     range: 'a multiple of 64Ki, 64Ki to 1Gi',
     meaning:
-      'data block of thin pools that are made from now on: what the first write after a snapshot copies, and the ' +
-      'granularity of deltas',
+      'data block of new thin pools: what the first write after a snapshot copies, and the granularity of deltas',
   },
   BLOCKDELTA_THIN_DISCARDS: {
     fallback: 'passdown',
     range: DISCARDS,
     meaning:
-      'whether discards in thin volumes are passed down to the data device. `keep`: the space returns to the pool, the ' +
-      'device is not trimmed, and retained bases survive a power failure',
+      'whether discards in thin volumes are passed down to the data device. With `keep`, the space returns to the pool, ' +
+      'the device is not trimmed, and retained bases survive a power failure',
   },
   BLOCKDELTA_THIN_WHEN_FULL: {
     fallback: 'error',
     range: WHEN_FULL,
-    meaning: 'what happens to a write to a thin pool without space: an error at once, or after waiting for a minute',
+    meaning: 'whether a write to a thin pool without space fails at once, or after it has waited for a minute',
   },
   BLOCKDELTA_THIN_LOW_WATER_PERCENT: {
     fallback: '10',
     range: [1, 50],
-    meaning: 'free share of a thin pool below which the log warns',
+    meaning: 'the log warns when less than this share of a thin pool is free',
   },
   BLOCKDELTA_OVERCOMMIT: {
     fallback: '1',
     range: '1 to 100, two decimals',
     meaning:
-      'how many times the free space, less the reserve, may be promised to volumes; 1: every promise is backed by space',
+      'how many times the free space, less the reserve, the pool may promise to volumes; with 1, space backs every promise',
   },
   BLOCKDELTA_RESERVE_PERCENT: {
     fallback: '5',
@@ -168,59 +167,59 @@ export const SETTINGS = {
     fallback: 'on',
     range: ON_OFF,
     meaning:
-      'whether reflink pools store what changed from each snapshot to the next, in the background, and answer deltas ' +
-      'from it without reading extents. See docs/engineering/change-lists.md',
+      'whether reflink pools store, in the background, what changed from each snapshot to the next, and answer deltas ' +
+      'from that without reading extents. See docs/engineering/change-lists.md',
   },
   BLOCKDELTA_RETAINED_BASES_COUNT: {
     fallback: '16',
     range: [0, 10_000],
     meaning:
-      'how many deleted snapshots of a volume may still be the base of deltas, where the pool can keep them; 0: none. ' +
-      'See docs/retained-bases.md',
+      'how many deleted snapshots of a volume may still be the base of deltas, where the pool can keep them. See ' +
+      'docs/retained-bases.md',
   },
   BLOCKDELTA_RETAINED_BASES_AGE: {
     fallback: '30d',
     range: 'hours or days, `1h` to `3650d`',
-    meaning: 'how long after its deletion a snapshot may',
+    meaning: 'how long after its deletion a snapshot may still be a base',
   },
   BLOCKDELTA_RETAINED_BASES_SIZE: {
     fallback: '1Gi',
     range: SIZE,
-    meaning: 'upper bound for all retained bases of one pool; beyond it the oldest go',
+    meaning: 'upper bound for all retained bases of one pool; above it the plugin removes the oldest',
   },
   BLOCKDELTA_LEGACY_CSI: {
     fallback: null,
     unset: 'none',
     range: '`0.3`, `0.1`, `0.3,0.1`',
-    meaning: 'the interfaces before v1 that are served on the same socket; see docs/engineering/legacy.md',
+    meaning: 'which interfaces older than v1 the socket also serves; see docs/engineering/legacy.md',
   },
   BLOCKDELTA_LEGACY_STAGING_DIR: {
     fallback: '/run/blockdelta-staging',
     range: `${PATH} outside of the state directory, the pools and the socket's directory`,
-    meaning: 'where volumes are staged for callers of CSI 0.1, which has no staging',
+    meaning: 'where the plugin stages volumes for callers of CSI 0.1, which has no staging',
   },
   BLOCKDELTA_CONTROLLER_PUBLISH: {
     fallback: 'off',
     range: ON_OFF,
     meaning:
-      'whether ControllerPublishVolume is served, and enforces single-node and read-only rules; see ' +
+      'whether to serve ControllerPublishVolume, which enforces single-node and read-only rules; see ' +
       'docs/configuration.md#controller-publishing',
   },
   BLOCKDELTA_MAX_VOLUMES_PER_NODE: {
     fallback: '0',
     range: [0, 100_000],
-    meaning: 'in NodeGetInfo, and enforced by ControllerPublishVolume; 0: the orchestrator decides',
+    meaning: 'NodeGetInfo reports it, and ControllerPublishVolume enforces it; with 0, the orchestrator decides',
   },
   BLOCKDELTA_CGROUP_ROOT: {
     fallback: '/sys/fs/cgroup',
     range: PATH,
-    meaning: 'where cgroup v2 is mounted: read and write limits are set for pods below it',
+    meaning: 'where cgroup v2 is mounted; the plugin sets read and write limits of pods there',
   },
   BLOCKDELTA_MOUNT_PROPAGATION: {
     fallback: 'auto',
     range: PROPAGATION,
     meaning:
-      'where staging and publishing are refused because the mounts would be seen by the plugin alone; see ' +
+      'when the plugin refuses to stage and publish because only it would see the mounts; see ' +
       'docs/configuration.md#mount-propagation',
   },
   BLOCKDELTA_METRICS_VOLUMES: { fallback: 'on', range: ON_OFF, meaning: 'whether there are metrics for each volume' },
@@ -228,21 +227,21 @@ export const SETTINGS = {
     fallback: '2',
     range: [1, 64],
     meaning:
-      'threads for changed-block scans, at most; they start when they are needed, and end when they are idle for a minute',
+      'the most threads for changed-block scans; they start when they are needed, and end after a minute without work',
   },
   BLOCKDELTA_DEVICE_THREADS: {
     fallback: '4',
     range: [1, 64],
     meaning:
-      'calls at once that work on the files of a pool or attach its devices, for each pool and each with a thread; ' +
-      'look-ups have one more. Two threads never end, however many pools there are',
+      "how many calls at once may work on a pool's files or attach its devices, each in its own thread; look-ups have one " +
+      'thread more than that. Two threads of the plugin never end',
   },
   BLOCKDELTA_VOLUME_THREADS: {
     fallback: '12',
     range: [1, 64],
     meaning:
       'for how many volumes of a pool calls may wait at once for a file system or a device (growth, snapshots, clones, ' +
-      'mounts), each with a thread; as many threads again only thaw, unmount and detach. See ' +
+      'mounts), each in its own thread. As many threads again only thaw, unmount and detach. See ' +
       'docs/limits.md#calls-that-hang',
   },
 } as const satisfies Readonly<Record<string, Setting>>;
