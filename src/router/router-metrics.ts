@@ -5,7 +5,7 @@ import { Metrics } from '../server/metrics/metrics.js';
 export class RouterMetrics extends Metrics {
   readonly duplicateVolumes = new Counter({
     name: 'blockdelta_router_duplicate_volumes_total',
-    help: 'how often several nodes were found to have a volume of one name',
+    help: 'how often the router found volumes of the same name on several nodes',
     registers: [this.registry],
   });
 

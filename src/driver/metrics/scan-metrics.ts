@@ -20,7 +20,7 @@ export class ScanMetrics implements ScanObserver {
   constructor(registry: Registry) {
     this.#problems = new Counter({
       name: 'blockdelta_change_list_problems_total',
-      help: 'stored change lists that could not be made, or that a scan refused',
+      help: 'change lists that could not be made, or that a scan refused',
       labelNames: ['kind', 'problem'],
       registers: [registry],
     });
@@ -40,12 +40,12 @@ export class ScanMetrics implements ScanObserver {
     );
     sum('blockdelta_scan_entries_total', 'entries', 'ranges in lists');
     sum('blockdelta_scan_entry_bytes_total', 'entryBytes', 'sizes of those ranges');
-    sum('blockdelta_scan_chunks_total', 'chunks', 'chunks that scans were read in');
+    sum('blockdelta_scan_chunks_total', 'chunks', 'chunks that scans consisted of');
     sum('blockdelta_scan_extents_total', 'extents', 'extents read from the maps of snapshots');
     sum(
       'blockdelta_scan_stored_lists_total',
       'storedLists',
-      'stored change lists that answered in place of the maps of snapshots',
+      'stored change lists that scans read instead of the maps of snapshots',
     );
     sum('blockdelta_scan_rescans_total', 'rescans', 'windows that were scanned again because extents may have moved');
     sum(

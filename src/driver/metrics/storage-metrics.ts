@@ -61,7 +61,7 @@ export class StorageMetrics {
     this.#catalogueUp = gaugeMaker(registry)('catalogue_up', help);
     this.#events = new Counter({
       name: 'blockdelta_pool_events_total',
-      help: 'what pools have logged outside of calls, by level',
+      help: 'log lines of pools outside of calls, by level',
       labelNames: ['pool', 'level'],
       registers: [registry],
     });
@@ -229,30 +229,30 @@ function poolGauges(registry: Registry) {
       'deleted snapshots that can be the base of a delta, and those that no longer can',
       'state',
     ),
-    baseBytes: gauge('pool_retained_bases_bytes', 'space that the usable ones take'),
+    baseBytes: gauge('pool_retained_bases_bytes', 'space that usable retained bases take'),
     thinMode: gauge(
       'pool_thin_mode',
-      '1 for the mode that device-mapper reports of a thin pool, 0 for the others',
+      '1 for the mode that device-mapper reports for a thin pool, 0 for the others',
       'mode',
     ),
     thinNeedsCheck: gauge('pool_thin_needs_check', '1 if the metadata of a thin pool needs a check'),
     thinData: gauge('pool_thin_data_bytes', 'size of the data device of a thin pool'),
-    thinDataUsed: gauge('pool_thin_data_used_bytes', 'data blocks in use in a thin pool'),
+    thinDataUsed: gauge('pool_thin_data_used_bytes', 'size of the data blocks in use in a thin pool'),
     thinMetadata: gauge('pool_thin_metadata_bytes', 'size of the metadata device of a thin pool'),
-    thinMetadataUsed: gauge('pool_thin_metadata_used_bytes', 'metadata blocks in use in a thin pool'),
+    thinMetadataUsed: gauge('pool_thin_metadata_used_bytes', 'size of the metadata blocks in use in a thin pool'),
   };
 }
 
 function volumeGauges(registry: Registry) {
   const gauge = gaugeMaker(registry, 'pool', 'volume');
   return {
-    info: gauge('volume_info', 'always 1; the label has the name of CreateVolume', 'name'),
+    info: gauge('volume_info', 'always 1; the label has the name from CreateVolume', 'name'),
     size: gauge('volume_size_bytes', 'size of the volume'),
-    used: gauge('volume_used_bytes', 'space of its blocks in the pool; blocks that snapshots share count too'),
+    used: gauge('volume_used_bytes', 'space that its blocks take in the pool, including blocks that snapshots share'),
     snapshots: gauge('volume_snapshots', 'ready snapshots of the volume'),
     omitted: gaugeMaker(registry)(
       'volumes_omitted',
-      'volumes without metrics of their own, because there are too many or they are off',
+      'volumes without their own metrics, because there are too many volumes or the metrics are off',
     ),
   };
 }

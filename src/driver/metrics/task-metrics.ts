@@ -21,14 +21,14 @@ export class TaskMetrics {
     const registers = [registry];
     this.#tasks = new Histogram({
       name: 'blockdelta_device_task_seconds',
-      help: 'duration of tasks on devices and files, with the time they waited for a thread',
+      help: 'duration of tasks on devices and files, including the wait for a thread',
       labelNames: ['task'],
       buckets: TASK_SECONDS,
       registers,
     });
     this.#failures = new Counter({
       name: 'blockdelta_device_task_failures_total',
-      help: 'tasks that the kernel refused, as some calls expect it to',
+      help: 'tasks that the kernel refused, which some calls expect',
       labelNames: ['task'],
       registers,
     });
@@ -41,12 +41,12 @@ export class TaskMetrics {
     });
     this.#catalogue = new Histogram({
       name: 'blockdelta_catalogue_call_seconds',
-      help: 'duration of calls of the catalogue that read or write, with the time they waited for its thread',
+      help: 'duration of reads and writes of the catalogue, including the wait for its thread',
       labelNames: ['kind'],
       buckets: CATALOGUE_SECONDS,
       registers,
     });
-    this.#gauge(registers, 'blockdelta_worker_threads', 'how many worker threads there may be', 'threads');
+    this.#gauge(registers, 'blockdelta_worker_threads', 'the most worker threads there may be', 'threads');
     this.#gauge(registers, 'blockdelta_worker_busy', 'worker threads that are working', 'busy');
     this.#gauge(registers, 'blockdelta_worker_queued', 'tasks or chunks that wait for a worker thread', 'queued');
   }

@@ -103,7 +103,7 @@ export class CallMetrics implements CallObserver {
         for (const { labels, sums } of all.values()) this.set(labels, sums.running);
       },
     });
-    counter('blockdelta_streams_total', 'streams that were started', ({ streams }) => streams);
+    counter('blockdelta_streams_total', 'streams that have started', ({ streams }) => streams);
     counter(
       'blockdelta_streams_cancelled_total',
       'streams whose client went away, or whose deadline passed, before the list was complete',
@@ -113,8 +113,10 @@ export class CallMetrics implements CallObserver {
     counter('blockdelta_stream_bytes_total', 'bytes of the messages sent on streams', ({ sums }) =>
       sums.total('wireBytes'),
     );
-    counter('blockdelta_stream_waits_total', 'pauses of streams until their clients had taken messages', ({ sums }) =>
-      sums.total('waits'),
+    counter(
+      'blockdelta_stream_waits_total',
+      'pauses in which streams waited for their clients to take messages',
+      ({ sums }) => sums.total('waits'),
     );
     counter(
       'blockdelta_stream_wait_seconds_total',

@@ -10,7 +10,7 @@ export class CertificateMetrics {
   constructor(registry: Registry) {
     this.#left = new Gauge({
       name: 'blockdelta_certificate_left_seconds',
-      help: 'time until the first certificate in the file ends, of this process (own) or of the authorities of its peers; negative afterwards, NaN if a file cannot be read',
+      help: 'time until the first certificate in the file of this process (own) or of the authorities of its peers expires; negative afterwards, NaN if a file cannot be read',
       labelNames: ['use'],
       registers: [registry],
     });
