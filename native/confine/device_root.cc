@@ -79,13 +79,31 @@ Status BindReadOnly(const std::string& directory) {
   return status;
 }
 
+// Makes the directories above a path in the new root.
+Status MakeParents(const std::string& path) {
+  Status status;
+  for (size_t end = path.find('/', 1); status.ok() && end != path.npos;
+       end = path.find('/', end + 1)) {
+    status = MakeDirectory(kNewRoot + path.substr(0, end));
+  }
+  return status;
+}
+
+// Binds a file of the old root read-only at the same path of the new one.
+Status GiveFile(const std::string& path) {
+  const std::string target = kNewRoot + path;
+  Status status = MakeParents(path);
+  if (status.ok()) status = MakeNode(target, S_IFREG | 0444, 0, 0);
+  if (status.ok()) status = Mount(path, target, MS_BIND);
+  if (status.ok()) {
+    status = Mount("", target, MS_REMOUNT | MS_BIND | MS_RDONLY | kHardened | MS_NOEXEC);
+  }
+  return status;
+}
+
 Status MakeDevices(const std::string& device, dev_t number, uid_t user) {
   const std::string root = kNewRoot;
-  Status status;
-  for (size_t end = device.find('/', 1); status.ok() && end != device.npos;
-       end = device.find('/', end + 1)) {
-    status = MakeDirectory(root + device.substr(0, end));
-  }
+  Status status = MakeParents(device);
   for (const auto& [path, minor] : kMemoryDevices) {
     if (!status.ok()) return status;
     status = MakeNode(root + path, S_IFCHR | 0666, makedev(kMemoryMajor, minor), 0);
@@ -121,9 +139,15 @@ Result<dev_t> NumberOfDevice(const std::string& path) {
   return state.st_rdev;
 }
 
-Status EnterDeviceRoot(const std::string& device, dev_t number, uid_t user) {
+Status EnterDeviceRoot(const std::string& device, dev_t number, uid_t user,
+                       const std::vector<std::string>& files) {
   if (device.rfind("/dev/", 0) != 0 || device.find("/../") != device.npos) {
     return Status::Errno(EINVAL, "parse", device, "not a path below /dev");
+  }
+  for (const std::string& file : files) {
+    if (file.rfind('/', 0) != 0 || file.find("/../") != file.npos) {
+      return Status::Errno(EINVAL, "parse", file, "not a plain absolute path");
+    }
   }
   if (unshare(CLONE_NEWNS) == -1) return Status::Errno(errno, "unshare", "");
   umask(0022);
@@ -137,6 +161,9 @@ Status EnterDeviceRoot(const std::string& device, dev_t number, uid_t user) {
     if (!status.ok()) return status;
   }
   status = MakeDevices(device, number, user);
+  for (const std::string& file : files) {
+    if (status.ok()) status = GiveFile(file);
+  }
   if (status.ok()) status = Mount("", kNewRoot, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID);
   if (status.ok()) status = SwitchRoot();
   return status;

@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include <string>
+#include <vector>
 
 #include "native/base/status.h"
 
@@ -24,8 +25,11 @@ Result<dev_t> NumberOfDevice(const std::string& path);
 // old root that programs need (/usr, /etc, /proc, ...), and a /dev with null, zero, random, urandom
 // and `device` at its path, accessible to `user`. All other mounts leave the namespace at once; a
 // mount that stayed would keep its device busy after the plugin unmounts it. `device` is an
-// absolute path below /dev. Needs CAP_SYS_ADMIN and CAP_MKNOD.
-Status EnterDeviceRoot(const std::string& device, dev_t number, uid_t user);
+// absolute path below /dev. `files` are absolute paths of files that stay readable at their paths,
+// as far as their modes allow; none is below a directory of the old root that stays. Needs
+// CAP_SYS_ADMIN and CAP_MKNOD.
+Status EnterDeviceRoot(const std::string& device, dev_t number, uid_t user,
+                       const std::vector<std::string>& files);
 
 }  // namespace blockdelta
 

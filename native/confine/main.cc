@@ -1,7 +1,9 @@
 // blockdelta-confine: drops privileges, then executes a program in its place.
 //
 //   blockdelta-confine [--parent PID] [--keep-mount-rights] [--keep-read-rights]
-//                      [--device PATH [--cpu SECONDS]] [--memory BYTES]
+//                      [--device PATH [--cpu SECONDS] [--give FILE]...
+//                                     [--listen ADDRESS | --connect PORT]]
+//                      [--memory BYTES]
 //                      [--only-read PATH]... [--only-write PATH]... [--only-in DIRECTORY]...
 //                      -- PROGRAM [ARGUMENT...]
 //
@@ -14,23 +16,32 @@
 // processes, use sockets (system_call_filter.h) or write files, and its address space and CPU time
 // are limited.
 //
+// --give leaves this file readable at its path, as far as its mode allows.
+//
+// --listen gives the program a TCP socket that listens on this address, as socket activation does
+// (network_access.h), and --connect lets it connect to this TCP port. Both are for programs that
+// carry the bytes of a device to another node.
+//
 // --only-read, --only-write and --only-in are for programs that read files written by others: the
 // program can open only these files (file_access.h). /proc/self/fd/N is a file that the program
 // inherits, whatever has happened to the file's name.
 //
-// PROGRAM is an absolute path. Exit status 126 means that it was not started; stderr says why.
+// PROGRAM is an absolute path. Exit status 126 means that it was not started, and 125 that it was
+// not because nobody can listen on the address; stderr says why.
 #include <linux/capability.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "native/base/posix.h"
 #include "native/confine/device_root.h"
 #include "native/confine/file_access.h"
+#include "native/confine/network_access.h"
 #include "native/confine/privileges.h"
 #include "native/confine/system_call_filter.h"
 
@@ -38,6 +49,7 @@ namespace blockdelta {
 namespace {
 
 constexpr int kNotStarted = 126;
+constexpr int kNotListening = 125;
 constexpr CapabilitySet kMountRights =
     CapabilitySet{1} << CAP_SYS_ADMIN | CapabilitySet{1} << CAP_DAC_READ_SEARCH;
 constexpr CapabilitySet kReadRights = CapabilitySet{1} << CAP_DAC_READ_SEARCH;
@@ -50,6 +62,9 @@ struct Request {
   pid_t parent = 0;
   CapabilitySet kept = 0;
   std::string device;
+  std::vector<std::string> given;
+  std::string listen;
+  std::optional<uint16_t> connect;
   FileAccess files;
   rlim_t memory_bytes = RLIM_INFINITY;
   rlim_t cpu_s = RLIM_INFINITY;
@@ -64,8 +79,12 @@ Result<uint64_t> ParseNumber(const std::string& text, const char* option) {
 }
 
 Status SetOption(const std::string& name, const std::string& value, Request* request) {
-  if (name == "--device") {
-    request->device = value;
+  if (name == "--device" || name == "--listen") {
+    (name == "--device" ? request->device : request->listen) = value;
+    return Status();
+  }
+  if (name == "--give") {
+    request->given.push_back(value);
     return Status();
   }
   if (name == "--only-read" || name == "--only-write" || name == "--only-in") {
@@ -84,6 +103,8 @@ Status SetOption(const std::string& name, const std::string& value, Request* req
     request->memory_bytes = *number;
   } else if (name == "--cpu") {
     request->cpu_s = *number;
+  } else if (name == "--connect" && *number <= UINT16_MAX) {
+    request->connect = static_cast<uint16_t>(*number);
   } else {
     return Status::Errno(EINVAL, "parse", name, "unknown option");
   }
@@ -103,6 +124,11 @@ Result<Request> Parse(const std::vector<std::string>& arguments) {
     RETURN_IF_ERROR(SetOption(name, arguments[next++], &request));
   }
   for (next++; next < arguments.size(); next++) request.command.push_back(arguments[next]);
+  const bool needs_device =
+      !request.given.empty() || !request.listen.empty() || request.connect.has_value();
+  if (needs_device && request.device.empty()) {
+    return Status::Errno(EINVAL, "parse", "", "--give, --listen and --connect need --device");
+  }
   if (request.command.empty() || request.command[0].rfind('/', 0) != 0) {
     return Status::Errno(EINVAL, "parse", "", "expected the absolute path of a program after --");
   }
@@ -139,11 +165,11 @@ Status LowerLimits(const Request& request) {
 }
 
 // Isolates a tool that reads data written by a tenant: its own root and its own user.
-Status BecomeUserOfDevice(const std::string& device) {
+Status BecomeUserOfDevice(const std::string& device, const std::vector<std::string>& given) {
   Result<dev_t> number = NumberOfDevice(device);
   RETURN_IF_ERROR(number);
   const uid_t user = UserOfDevice(*number);
-  Status status = EnterDeviceRoot(device, *number, user);
+  Status status = EnterDeviceRoot(device, *number, user, given);
   if (status.ok()) status = BecomeUser(user);
   return status;
 }
@@ -156,7 +182,7 @@ Status Confine(const Request& request) {
   Status status = LowerLimit(RLIMIT_CORE, 0, "core");
   if (status.ok()) status = LowerBoundingSet(request.kept);
   if (status.ok() && on_device && may_be_killed) status = PreferForOomKill();
-  if (status.ok() && on_device) status = BecomeUserOfDevice(request.device);
+  if (status.ok() && on_device) status = BecomeUserOfDevice(request.device, request.given);
   if (status.ok()) status = KeepCapabilities(request.kept);
   if (status.ok()) status = ForbidNewPrivileges();
   if (status.ok()) status = LowerLimit(RLIMIT_AS, request.memory_bytes, "address space");
@@ -164,7 +190,12 @@ Status Confine(const Request& request) {
   if (status.ok() && on_files) status = RestrictFiles(files);
   // A change of user clears the parent-death signal, so it is set afterwards.
   if (status.ok() && may_be_killed) status = DieWithParent(request.parent);
-  if (status.ok() && on_device) status = FilterSystemCalls();
+  const bool on_network = !request.listen.empty() || request.connect.has_value();
+  if (status.ok() && on_network) status = RestrictTcp(request.connect);
+  if (status.ok() && on_device) {
+    const bool connects = request.connect.has_value();
+    status = FilterSystemCalls(connects ? Sockets::kInternet : Sockets::kNone);
+  }
   return status;
 }
 
@@ -178,18 +209,25 @@ Status Execute(const std::vector<std::string>& command) {
   return Status::Errno(errno, "execv", command[0]);
 }
 
-Status Run(const std::vector<std::string>& arguments) {
+int Complain(const Status& status, int exit_status) {
+  fprintf(stderr, "blockdelta-confine: %s\n", status.failure().Message().c_str());
+  return exit_status;
+}
+
+// Returns the exit status of a program that was not started.
+int Run(const std::vector<std::string>& arguments) {
   Result<Request> request = Parse(arguments);
-  RETURN_IF_ERROR(request);
-  RETURN_IF_ERROR(Confine(*request));
-  return Execute(request->command);
+  if (!request.ok()) return Complain(request.status(), kNotStarted);
+  if (!request->listen.empty()) {
+    const Status status = ListenFor(request->listen);
+    if (!status.ok()) return Complain(status, kNotListening);
+  }
+  Status status = Confine(*request);
+  if (status.ok()) status = Execute(request->command);
+  return Complain(status, kNotStarted);
 }
 
 }  // namespace
 }  // namespace blockdelta
 
-int main(int count, char** values) {
-  const blockdelta::Status status = blockdelta::Run({values + 1, values + count});
-  fprintf(stderr, "blockdelta-confine: %s\n", status.failure().Message().c_str());
-  return blockdelta::kNotStarted;
-}
+int main(int count, char** values) { return blockdelta::Run({values + 1, values + count}); }

@@ -6,6 +6,7 @@
 #include <linux/seccomp.h>
 #include <sched.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -31,7 +32,6 @@ constexpr uint32_t kForbidden[] = {
     SYS_fork,
     SYS_vfork,
 #endif
-    SYS_socket,
     SYS_socketpair,
     SYS_ptrace,
     SYS_process_vm_readv,
@@ -122,7 +122,7 @@ constexpr uint32_t Refuse(int error) {
 
 }  // namespace
 
-Status FilterSystemCalls() {
+Status FilterSystemCalls(Sockets sockets) {
   Filter filter;
   filter.Load(kOffsetOfArchitecture);
   filter.UnlessEqual(kArchitecture);
@@ -132,6 +132,21 @@ Status FilterSystemCalls() {
   filter.Return(SECCOMP_RET_KILL_PROCESS);
   for (const uint32_t number : kForbidden) {
     filter.IfEqual(number);
+    filter.Return(Refuse(EPERM));
+  }
+  if (sockets == Sockets::kInternet) {
+    filter.BlockIfEqual(SYS_socket, 6);
+    filter.Load(OffsetOfArgument(0));
+    filter.IfEqual(AF_INET);
+    filter.Return(SECCOMP_RET_ALLOW);
+    filter.IfEqual(AF_INET6);
+    filter.Return(SECCOMP_RET_ALLOW);
+    filter.Return(Refuse(EPERM));
+  } else {
+    filter.IfEqual(SYS_socket);
+    filter.Return(Refuse(EPERM));
+    // A socket that listens could be made to connect.
+    filter.IfEqual(SYS_connect);
     filter.Return(Refuse(EPERM));
   }
   // A filter cannot read the flags of clone3, so the C library must fall back to clone.

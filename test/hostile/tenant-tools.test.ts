@@ -1,11 +1,14 @@
 /** Tools that read what a tenant has written, and may be exploited by it: what they can do, cost and leave. */
 import assert from 'node:assert/strict';
 import { execFileSync, spawn } from 'node:child_process';
-import { constants, existsSync, mkdirSync, readdirSync, readFileSync } from 'node:fs';
+import { once } from 'node:events';
+import { constants, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { open } from 'node:fs/promises';
+import { type AddressInfo, createServer } from 'node:net';
 import { totalmem } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { ExecError, type RunOptions, run } from '../../src/base/process/exec.js';
+import type { Rights } from '../../src/base/process/sandbox.js';
 import { checkFileSystem } from '../../src/driver/host/filesystem.js';
 import { SIZE, useNode } from '../integration/node/node-fixture.js';
 import { end } from '../support/child-processes.js';
@@ -194,6 +197,43 @@ test('H2: a running tool does not keep the devices of other volumes busy', async
   for (const pid of asleep()) process.kill(pid, 'SIGKILL');
   await sleeping;
 });
+
+test('H2: a program that carries a device to another node reaches one port, or serves one socket, and makes no other', async () => {
+  const path = device();
+  const [wanted, other] = [createServer((socket) => socket.end()), createServer((socket) => socket.end())];
+  const ports = await Promise.all(
+    [wanted, other].map(async (server) => {
+      await once(server.listen(0, '127.0.0.1'), 'listening');
+      return (server.address() as AddressInfo).port;
+    }),
+  );
+  const [port = 0, second = 0] = ports;
+  const ask = async (to: number, network: Rights['network']): Promise<string> =>
+    (await run('nbdinfo', [`nbd://127.0.0.1:${to}`], { device: path, accept: [1], ...(network && { network }) }))
+      .stderr;
+  try {
+    // Whoever connects reaches the server, which says nothing and leaves.
+    assert.match(await ask(port, { connect: port }), /disconnected|reset/);
+    if (await restrictsTcp()) assert.match(await ask(second, { connect: port }), /Permission denied/);
+    else console.log('# not tested: this kernel has no Landlock for TCP, so a program may connect to any port');
+    assert.match(await ask(port, { listen: '127.0.0.1:0' }), /could not connect to remote host$/);
+    assert.match(await ask(port, undefined), /could not connect to remote host$/);
+    // A directory that it may not see stays out of sight beside a file that it is given.
+    const [given, hidden] = [workspace.path('given'), workspace.path('hidden')];
+    for (const file of [given, hidden]) writeFileSync(file, 'content', { mode: 0o444 });
+    const seen = await run('cat', [given, hidden], { device: path, gives: [given], accept: [1] });
+    assert.equal(seen.stdout, 'content');
+    assert.match(seen.stderr, /hidden: No such file/);
+  } finally {
+    for (const server of [wanted, other]) server.close();
+  }
+});
+
+/** Landlock has rules of TCP ports since version 4. */
+async function restrictsTcp(): Promise<boolean> {
+  const version = 'import ctypes; print(ctypes.CDLL(None).syscall(444, None, 0, 1))';
+  return Number(execFileSync('python3', ['-c', version], { encoding: 'utf8' })) >= 4;
+}
 
 test('H2: a file that is not a block device is not given to a tool', async () => {
   await refused(checkFileSystem('ext4', '/etc/passwd'), 'FAILED_PRECONDITION', /not started/);

@@ -23,6 +23,7 @@ const WINGS: Readonly<Record<string, readonly string[]>> = {
     'usage',
     'catalogue',
     'backends',
+    'transfer',
     'csi',
     'host',
     'database',

@@ -42,6 +42,7 @@ const PACKAGES: Readonly<Record<string, string>> = {
 const PACKAGES_OF_TOOLS: Readonly<Record<string, string>> = {
   nbdkit: 'nbdkit',
   nbdcopy: 'libnbd-bin',
+  nbdinfo: 'libnbd-bin',
   'qemu-nbd': 'qemu-utils',
   'qemu-img': 'qemu-utils',
 };
@@ -126,8 +127,8 @@ export interface Started {
 
 export interface StartOptions extends Rights, Pick<RunOptions, 'outlivesLocking' | 'lockTimeoutS'> {}
 
-/** The first descriptor of the files that a program is given. The program has three descriptors of its own. */
-const FIRST_GIVEN = 3;
+/** The first descriptor of the files that a program is given: after its own three, and the socket that it may be given. */
+const FIRST_GIVEN = 4;
 
 /**
  * Starts a program. Rejects with FAILED_PRECONDITION if the program is not installed, and with INTERNAL if a path is relative.
@@ -144,7 +145,7 @@ export async function start(command: string, args: readonly Argument[], options:
     spawn(launcher as string, rest, {
       cwd: '/',
       env: limits === null ? ENVIRONMENT : LIMITED_ENVIRONMENT,
-      stdio: ['ignore', 'pipe', 'pipe', ...descriptors],
+      stdio: ['ignore', 'pipe', 'pipe', 'ignore', ...descriptors],
       detached: locked !== undefined,
     }),
   );

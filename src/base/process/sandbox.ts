@@ -15,6 +15,8 @@ import type { GivenFile } from './program-arguments.js';
 
 /** The exit code of blockdelta-confine if it has not started the program. stderr says why. */
 export const NOT_CONFINED_EXIT_CODE = 126;
+/** Its exit code if the program would have listened on an address that cannot be had. stderr says why. */
+export const NOT_LISTENING_EXIT_CODE = 125;
 
 const CONFINE = binaryPath('blockdelta-confine');
 const MIB = 1n << 20n;
@@ -53,6 +55,15 @@ export interface Rights {
   device?: string;
   /** Replaces the processor time that a program gets for the size of its device. */
   cpuSeconds?: number;
+  /** Files that the program may read beside its device, each at its absolute path, as far as their modes allow. */
+  gives?: readonly string[];
+  /**
+   * For a program that carries the bytes of its device to or from another node: it serves a socket that listens on this address,
+   * "127.0.0.1:10809" or "[::1]:10809", or connects to this port. Without Landlock (before Linux 6.7), it may connect to any
+   * port. The program gets the socket as systemd's socket activation gives it; its stdout
+   * begins with a line that has the port.
+   */
+  network?: { readonly listen: string } | { readonly connect: number };
   /**
    * For a program that reads data which others may have written. Its memory is limited. If the kernel has Landlock, the
    * program can open only the files of its arguments.
@@ -80,7 +91,7 @@ export interface Sandbox {
 
 /** The program is killed when this process ends, unless it must not stop half way (`outlives`). */
 export async function sandbox(
-  { mounts, readsAll, device, cpuSeconds, opensGiven, files, first }: Rights & Inherited,
+  { mounts, readsAll, device, cpuSeconds, gives, network, opensGiven, files, first }: Rights & Inherited,
   outlives: boolean,
 ): Promise<Sandbox> {
   const line = [CONFINE];
@@ -97,7 +108,12 @@ export async function sandbox(
     ? { memoryBytes: mostMemory(), cpuSeconds: OUTLIVING_CPU_S }
     : { memoryBytes: memoryFor(sizeBytes), cpuSeconds: cpuSeconds ?? cpuFor(sizeBytes) };
   line.push('--device', device, '--memory', `${limits.memoryBytes}`);
-  line.push('--cpu', `${limits.cpuSeconds}`, '--');
+  line.push('--cpu', `${limits.cpuSeconds}`);
+  for (const path of gives ?? []) line.push('--give', path);
+  if (network !== undefined) {
+    line.push(...('listen' in network ? ['--listen', network.listen] : ['--connect', `${network.connect}`]));
+  }
+  line.push('--');
   return { line, limits };
 }
 

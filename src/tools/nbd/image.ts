@@ -8,7 +8,7 @@ import { type Argument, fileArgument, type GivenFile } from '../../base/process/
 import { at, createNew } from '../../base/system/checked-files.js';
 import { type Content, chainArgument, type ImageChain } from './image-chain.js';
 import { isPlainName, openImage, readImageHeader } from './image-header.js';
-import { Program, runProgram } from './program.js';
+import { runProgram, startProgram } from './program.js';
 
 /**
  * Clusters of 128 KiB have 32 subclusters of 4 KiB, so a change of one block takes the space of one block, and the
@@ -173,7 +173,7 @@ export interface MappedRange {
 export async function* mapImage(chain: ImageChain, signal?: AbortSignal): AsyncGenerator<MappedRange[]> {
   const { sizeBytes } = await readImageHeader(chain[0] ?? '');
   const args = ['map', '--output=json', chainArgument(chain)];
-  const program = await Program.start('qemu-img', args, { signal });
+  const program = await startProgram('qemu-img', args, signal);
   let rest = '';
   let end = 0n;
   const counted = (range: MappedRange): MappedRange => {

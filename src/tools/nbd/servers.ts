@@ -9,6 +9,7 @@ import { access, type FileHandle, open, rm } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { CsiError, insteadOf } from '../../base/errors.js';
 import { pollUntil } from '../../base/poll.js';
+import type { ProgramExit } from '../../base/process/program.js';
 import { type Argument, fileArgument } from '../../base/process/program-arguments.js';
 import { SOCKET_PATH_MAX } from '../../base/settings/values.js';
 import { at } from '../../base/system/checked-files.js';
@@ -16,7 +17,7 @@ import { RUNTIME_DIRECTORY_SETTING } from '../../base/system/runtime-directory.j
 import { withTimeout } from '../../base/timeout.js';
 import { chainArgument, type ImageChain } from './image-chain.js';
 import { openPlain } from './plain-file.js';
-import { Program, type ProgramExit, type ProgramName } from './program.js';
+import { type ProgramName, startProgram } from './program.js';
 
 export interface NbdServer {
   /** The URI for nbdcopy and any other client of libnbd. */
@@ -129,7 +130,7 @@ async function start(
   const socketAt = socket === undefined ? own : at(socket.place.fd, basename(path));
   checkSocketPath(path);
   const args = argsOf(newFile(path, socket?.place), newFile(pidFile));
-  const program = await Program.start(name, args, { signal });
+  const program = await startProgram(name, args, signal);
   program.stdout.resume();
   const removeFiles = () => Promise.all([rm(socketAt, { force: true }), rm(pidFile, { force: true })]);
   const isReady = await pollUntil(async () => program.exit !== null || (await exists(pidFile)), {
