@@ -172,28 +172,35 @@ async function runBench(
   const code = await runToExitCode(async (signal) => {
     await checkOutputs([options.html, options.report]);
     const workDirectory = options.workDirectory ?? (endpoint === null ? tmpdir() : defaultWorkDirectory('csi-bench'));
-    await makeWorkDirectory(workDirectory);
+    const removeWorkDirectory = await makeWorkDirectory(workDirectory);
     const loaded = await Promise.all(names.map((name) => suites[name]?.()));
-    const document = await runSuites(
-      loaded.filter((suite) => suite !== undefined),
-      {
-        program,
-        rounds: options.rounds,
-        size: options.tiny ? 'tiny' : 'full',
-        socketPath: endpoint,
-        reach: { ...(controllerSocketPath && { controllerSocketPath }), secrets: options.secrets },
-        parameters: options.parameters,
-        snapshotParameters: options.snapshotParameters,
-        workDirectory,
-        volumeBytes: options.volumeSize ?? null,
-        curves: options.curves,
-        table,
-        wholeTable: options.all,
-        seed: options.seed ?? randomInt(1, 2 ** 31),
-        say: (line) => process.stderr.write(`${line}\n`),
-      },
-      signal,
-    );
+    const measure = () =>
+      runSuites(
+        loaded.filter((suite) => suite !== undefined),
+        {
+          program,
+          rounds: options.rounds,
+          size: options.tiny ? 'tiny' : 'full',
+          socketPath: endpoint,
+          reach: { ...(controllerSocketPath && { controllerSocketPath }), secrets: options.secrets },
+          parameters: options.parameters,
+          snapshotParameters: options.snapshotParameters,
+          workDirectory,
+          volumeBytes: options.volumeSize ?? null,
+          curves: options.curves,
+          table,
+          wholeTable: options.all,
+          seed: options.seed ?? randomInt(1, 2 ** 31),
+          say: (line) => process.stderr.write(`${line}\n`),
+        },
+        signal,
+      );
+    let document: Document;
+    try {
+      document = await measure();
+    } finally {
+      await removeWorkDirectory();
+    }
     failed = document.suites.some(({ failure }) => failure !== null);
     await write(document, options);
   });

@@ -147,12 +147,14 @@ async function runConformance(options: SuiteOptions, outputs: ConformanceOptions
   let ended = 0;
   let failed = 0;
   let running = '';
+  let removeWorkDirectory = (): Promise<void> => Promise.resolve();
   const line = new ProgressLine(() => ({
     share: total === 0 ? null : ended / total,
     text: `${ended} of ${total} checks${failed > 0 ? `, ${failed} failed` : ''}: ${running}`,
   }));
   try {
     await checkOutputs([outputs.report, outputs.junit]);
+    removeWorkDirectory = await makeWorkDirectory(options.workDirectory);
     const workDirectory = await ownWorkDirectory(options.workDirectory);
     const placed = { ...options, workDirectory };
     const report = await runSuite(CHECKS, placed, {
@@ -178,13 +180,13 @@ async function runConformance(options: SuiteOptions, outputs: ConformanceOptions
     return ExitCode.FAILURE;
   } finally {
     line.end();
+    await removeWorkDirectory();
     removeHandlers();
   }
 }
 
 /** The directory's path without links. Root writes to volumes published in it, so no other user may replace them. */
 async function ownWorkDirectory(given: string): Promise<string> {
-  await makeWorkDirectory(given);
   const { path, others } = await followWay(given);
   const found = others ?? (await othersIn(path));
   if (found === null) return path;

@@ -1,6 +1,6 @@
 /** Options of `conformance` and `bench` for drivers of others: where they listen and what they want to be told. */
 import { existsSync, readFileSync } from 'node:fs';
-import { mkdir, stat } from 'node:fs/promises';
+import { mkdir, rmdir, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Command, InvalidArgumentError } from 'commander';
@@ -54,16 +54,26 @@ export function defaultWorkDirectory(name: string): string {
   return join(existsSync(KUBELET_DIRECTORY) ? join(KUBELET_DIRECTORY, PUBLISHED) : tmpdir(), name);
 }
 
-/** Node's own recursive mkdir() never ends where the kernel lets nobody make a directory, as below /proc. */
-export async function makeWorkDirectory(path: string): Promise<void> {
+/**
+ * Makes the directory and those above it that are missing. Resolves to what removes those again that it has made, as far as
+ * they are empty. Node's own recursive mkdir() never ends where the kernel lets nobody make a directory, as below /proc.
+ */
+export async function makeWorkDirectory(path: string): Promise<() => Promise<void>> {
+  const made: string[] = [];
+  const remove = async (): Promise<void> => {
+    for (const directory of made.toReversed()) await rmdir(directory).catch(() => undefined);
+  };
   const names = path.split('/').slice(1);
   try {
     for (const end of names.keys()) {
       const directory = `/${names.slice(0, end + 1).join('/')}`;
-      await mkdir(directory).catch(insteadOf(['EEXIST'], undefined));
+      const isNew = await mkdir(directory).then(() => true, insteadOf(['EEXIST'], false));
+      if (isNew) made.push(directory);
     }
     await stat(`${path}/.`);
+    return remove;
   } catch (thrown) {
+    await remove();
     const reason = errorCode(thrown) ?? messageOf(thrown);
     throw new Error(`cannot make the work directory ${path} (${reason}): give another --work-directory`);
   }

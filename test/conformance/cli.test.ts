@@ -1,7 +1,7 @@
 /** `blockdelta conformance`: its options, reports, exit codes, and what it does at a signal. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { after, test as plainTest } from 'node:test';
@@ -35,6 +35,20 @@ plainTest('--list prints every check with its part of the specification, or thos
   assert.match(stdout, /^metadata\.order +must .*\[SnapshotMetadata: Metadata Format\]$/m);
   const some = await conformance(['--list', '--only', 'identity.*', '--seed', '2147483647']);
   assert.ok(some.stdout.split('\n').every((line) => line === '' || line.startsWith('identity.')));
+});
+
+test('the work directory that a run has made is gone after it, and one that was there stays', async () => {
+  const only = (place: string) => [
+    ...['--endpoint', running.plugin.endpoint, '--access', 'block', '--only', 'identity.*'],
+    ...['--work-directory', place],
+  ];
+  const there = workspace.path('there');
+  mkdirSync(there);
+  for (const place of [workspace.path('new', 'below'), there]) {
+    const { code, stderr } = await conformance(only(place));
+    assert.equal(code, 0, stderr);
+  }
+  assert.deepEqual([existsSync(workspace.path('new')), existsSync(there)], [false, true]);
 });
 
 plainTest('wrong usage ends with exit code 2 and a message that names the mistake', async () => {
