@@ -11,6 +11,7 @@
 #include "native/device/freeze.h"
 #include "native/device/open_directories.h"
 #include "native/device/pre_clone.h"
+#include "native/device/punch.h"
 #include "native/device/subvolume.h"
 #include "native/device/take_snapshots.h"
 #include "native/scan/exclusive_bytes.h"
@@ -87,6 +88,25 @@ Napi::Value CountExtentsBinding(Fields* request) {
 Napi::Value CountExclusiveBytesBinding(Fields* request) {
   const std::string path = request->Path("path");
   return AnswerValue(request, "bytes", [&] { return CountExclusiveBytes(path); });
+}
+
+Napi::Value FreezeFileBinding(Fields* request) {
+  const NewFileNames names = ReadNames(request);
+  return AnswerStatus(request, [&] { return FreezeFile(names); });
+}
+
+Napi::Value PunchDeviceBinding(Fields* request) {
+  const std::string path = request->Path("path");
+  const Napi::BigUint64Array words = request->Uint64s("ranges");
+  std::vector<ByteRange> ranges;
+  if (request->ok() && words.ElementLength() % 2 != 0) {
+    request->Reject("ranges must be pairs of offset and size");
+  } else if (request->ok()) {
+    for (size_t i = 0; i + 1 < words.ElementLength(); i += 2) {
+      ranges.push_back({words.Data()[i], words.Data()[i + 1]});
+    }
+  }
+  return AnswerStatus(request, [&] { return PunchDevice(path, ranges); });
 }
 
 Napi::Value AllocateFileBinding(Fields* request) {
@@ -193,6 +213,8 @@ void ExportFile(Napi::Object* exports) {
   Export<ProbeReflinkBinding>(exports, "probeReflink");
   Export<CreateSparseFileBinding>(exports, "createSparseFile");
   Export<CloneFileBinding>(exports, "cloneFile");
+  Export<FreezeFileBinding>(exports, "freezeFile");
+  Export<PunchDeviceBinding>(exports, "punchDevice");
   Export<CountExtentsBinding>(exports, "countExtents");
   Export<CountExclusiveBytesBinding>(exports, "countExclusiveBytes");
   Export<GrowFileBinding>(exports, "growFile");

@@ -18,6 +18,7 @@ namespace {
 // Unit of st_blocks (stat(2)).
 constexpr uint64_t kStatBlockBytes = 512;
 constexpr mode_t kNewFileMode = 0600;
+constexpr mode_t kFrozenMode = 0400;
 constexpr char kProbeBytes[4096] = {1};
 
 Result<int> FlagsOf(int fd, const std::string& path) {
@@ -98,6 +99,12 @@ Status CheckAbsent(const std::string& path) {
   return state.TakeStatus();
 }
 
+Status RenameNew(const NewFileNames& names) {
+  const int renamed =
+      renameat2(AT_FDCWD, names.temporary.c_str(), AT_FDCWD, names.final.c_str(), RENAME_NOREPLACE);
+  return renamed == -1 ? Status::Errno(errno, "renameat2", names.final) : Status();
+}
+
 // Makes a file without a name in the directory, so that a kill leaves nothing.
 Result<UniqueFd> MakeProbeFile(const std::string& directory) {
   return OpenPath(directory, O_RDWR | O_TMPFILE, kNewFileMode);
@@ -122,9 +129,7 @@ NewFile::~NewFile() {
 
 Status NewFile::Publish() {
   RETURN_IF_ERROR(SyncFd(fd(), temporary()));
-  const int renamed =
-      renameat2(AT_FDCWD, temporary().c_str(), AT_FDCWD, final().c_str(), RENAME_NOREPLACE);
-  if (renamed == -1) return Status::Errno(errno, "renameat2", final());
+  RETURN_IF_ERROR(RenameNew(names_));
   published_ = true;
   return Status();
 }
@@ -214,6 +219,35 @@ Result<bool> ProbeReflink(const std::string& directory) {
   const bool unsupported = status.IsErrno(EOPNOTSUPP) || status.IsErrno(ENOTTY) ||
                            status.IsErrno(EXDEV) || status.IsErrno(EINVAL);
   if (unsupported) return false;
+  return status;
+}
+
+Status SealFile(int fd, const std::string& path) {
+  // The seal comes first: without CAP_DAC_OVERRIDE, a read-only file accepts no attribute.
+  RETURN_IF_ERROR(WriteSeal(fd, path));
+  if (fchmod(fd, kFrozenMode) == -1) return Status::Errno(errno, "fchmod", path);
+  return SyncFd(fd, path);
+}
+
+Status FreezeFile(const NewFileNames& names) {
+  Result<UniqueFd> fd = OpenFile(names.temporary);
+  if (fd.ok()) {
+    RETURN_IF_ERROR(SealFile(fd->get(), names.temporary));
+    RETURN_IF_ERROR(RenameNew(names));
+  } else {
+    if (!fd.status().IsErrno(ENOENT)) return fd.TakeStatus();
+    fd = OpenFile(names.final);
+    RETURN_IF_ERROR(fd);
+    Result<struct stat> state = StatFd(fd->get(), names.final);
+    RETURN_IF_ERROR(state);
+    Result<bool> is_sealed = MatchesSeal(fd->get(), *state, names.final);
+    RETURN_IF_ERROR(is_sealed);
+    if (!*is_sealed) return Changed(names.final, "was changed after it was sealed");
+  }
+  // The flag is set after the rename, because it also forbids renaming the file.
+  Status status = SetImmutableFd(fd->get(), true, names.final);
+  if (status.ok()) status = SyncFd(fd->get(), names.final);
+  if (status.ok()) status = SyncDirectoryOf(names.final);
   return status;
 }
 

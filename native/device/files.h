@@ -76,6 +76,15 @@ Status CloneInto(int source_fd, int fd, const std::string& path);
 // Whether FICLONE works in a directory, tested with temporary files.
 Result<bool> ProbeReflink(const std::string& directory);
 
+// Seals an open file (base/seal.h), takes away its write permission and syncs it: what precedes the
+// immutable flag of every frozen file.
+Status SealFile(int fd, const std::string& path);
+// Freezes a file that nobody writes to any more, under its final name in the same directory: as
+// TakeSnapshots freezes what it takes. Goes on where a killed call has stopped; succeeds if there
+// is nothing left to do. EEXIST if both names exist, ENOENT if none does. SCAN_MUTABLE if the file
+// was changed after a killed call had sealed it.
+Status FreezeFile(const NewFileNames& names);
+
 // Sets or clears FS_IMMUTABLE_FL.
 Status SetImmutableFd(int fd, bool immutable, const std::string& path);
 // Clears the immutable flag, unlinks the file and syncs the directory. False if there is no such

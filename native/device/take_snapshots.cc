@@ -17,7 +17,6 @@
 namespace blockdelta {
 namespace {
 
-constexpr mode_t kFrozenMode = 0400;
 // Time limit for retries while raw devices are written to, or others thaw file systems.
 constexpr uint64_t kTimeoutNs = 2'000'000'000;
 constexpr unsigned kMaxPauseMs = 50;
@@ -349,12 +348,7 @@ Status PublishFrozen(NewFile* file) {
 Status PublishAllFrozen(SnapshotGroup* group) {
   // Everything that can be slow or run out of space happens before the first file is published.
   for (const NewFile& file : group->files()) {
-    // The seal comes first: without CAP_DAC_OVERRIDE, a read-only file accepts no attribute.
-    RETURN_IF_ERROR(WriteSeal(file.fd(), file.temporary()));
-    if (fchmod(file.fd(), kFrozenMode) == -1) {
-      return Status::Errno(errno, "fchmod", file.temporary());
-    }
-    RETURN_IF_ERROR(SyncFd(file.fd(), file.temporary()));
+    RETURN_IF_ERROR(SealFile(file.fd(), file.temporary()));
   }
   RETURN_IF_ERROR(group->CheckAwaited());
   std::set<std::string> directories;

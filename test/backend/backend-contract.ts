@@ -7,6 +7,7 @@ import assert from 'node:assert/strict';
 import { after, afterEach, before, describe, test } from 'node:test';
 import { describeAttachments } from './contract-attachments.js';
 import { describeCopies } from './contract-copies.js';
+import { describeReplicas } from './contract-replicas.js';
 import { describeRetainedBases } from './contract-retained-bases.js';
 import { describeScans } from './contract-scans.js';
 import { describeSnapshots } from './contract-snapshots.js';
@@ -23,7 +24,7 @@ import {
 export function describeBackend(
   label: string,
   make: () => Promise<BackendHarness>,
-  options: { skip: string | false; attaches: boolean; keepsBases: boolean },
+  options: { skip: string | false; attaches: boolean; keepsBases: boolean; keepsReplicas?: boolean },
 ): void {
   describe(`the backend contract on ${label}`, { skip: options.skip }, () => {
     let harness: BackendHarness | undefined;
@@ -75,6 +76,7 @@ export function describeBackend(
     if (options.keepsBases) describeRetainedBases(context);
     else describeNoRetainedBases(context);
     if (options.attaches) describeAttachments(context);
+    if (options.keepsReplicas) describeReplicas(context);
   });
 }
 

@@ -143,7 +143,7 @@ export class MemoryBackend implements Backend {
       return { storedBytes, runsOnRemoved: false };
     },
     fileSystemIn: async (object) => {
-      const id = 'volumeId' in object ? object.volumeId : object.snapshotId;
+      const [id = ''] = Object.values(object);
       return this.storage.fileSystems.get(id) ?? null;
     },
     thaw: async () => undefined,
@@ -263,6 +263,7 @@ export class MemoryBackend implements Backend {
   }
 
   #source(source: PoolObjectId): Content {
+    if ('replicaId' in source) throw CsiError.internal('a pool in memory holds no replicas');
     return 'volumeId' in source ? this.#volume(source.volumeId) : this.#snapshot(source.snapshotId);
   }
 

@@ -25,6 +25,7 @@ for (const kind of ['xfs', 'xfs-1k', 'btrfs', ...(isNightly ? ['ext4' as const] 
     skip: skipUnlessRoot,
     attaches: true,
     keepsBases,
+    keepsReplicas: true,
   });
 }
 

@@ -64,6 +64,42 @@ TEST_F(FilesTest, RemovesAnImmutableFileAndRemovingItAgainSucceeds) {
   EXPECT_FALSE(ValueOf(RemoveFile(At("no/such/directory"))));
 }
 
+TEST_F(FilesTest, FreezesAFileAndGoesOnWhereAKilledCallHasStopped) {
+  const std::string path = At("replica");
+  const NewFileNames names = Names(path);
+  EXPECT_CODE(FreezeFile(names), "ENOENT");
+  WriteBytes(names.temporary, 0, {1, 2, 3});
+  EXPECT_OK(FreezeFile(names));
+  EXPECT_FALSE(Exists(names.temporary));
+  const auto expect_frozen = [&] {
+    ASSERT_VALUE(state, StateOfFile(path));
+    ASSERT_TRUE(state.has_value());
+    EXPECT_TRUE(state->immutable && state->matches_seal);
+    EXPECT_EQ(StateOf(path).st_mode & 07777u, 0400u);
+    EXPECT_EQ(ReadBytes(path), std::vector<uint8_t>({1, 2, 3}));
+  };
+  expect_frozen();
+  EXPECT_OK(FreezeFile(names));
+  // Killed after the rename.
+  EXPECT_OK(SetImmutable(path, false));
+  EXPECT_OK(FreezeFile(names));
+  expect_frozen();
+  // Killed after the seal.
+  EXPECT_OK(SetImmutable(path, false));
+  EXPECT_EQ(rename(path.c_str(), names.temporary.c_str()), 0);
+  EXPECT_OK(FreezeFile(names));
+  expect_frozen();
+  WriteBytes(names.temporary, 0, {4});
+  EXPECT_CODE(FreezeFile(names), "EEXIST");
+  EXPECT_TRUE(ValueOf(RemoveFile(names.temporary)));
+  // Changed by others since.
+  EXPECT_OK(SetImmutable(path, false));
+  EXPECT_EQ(chmod(path.c_str(), 0600), 0);
+  WriteBytes(path, 1, {9});
+  EXPECT_CODE(FreezeFile(names), kScanMutable);
+  EXPECT_OK(SetImmutable(path, false));
+}
+
 TEST_F(FilesTest, ReportsTheStateOfAFileAsStatAndItsFlagsDo) {
   const std::string path = At("file");
   WriteBytes(path, 0, std::vector<uint8_t>(8192, 1));

@@ -77,7 +77,11 @@ export interface PoolObject {
   sizeBytes: bigint;
 }
 
-export type PoolObjectId = { readonly volumeId: string } | { readonly snapshotId: string };
+/** The id of a replica is the snapshot's. */
+export type PoolObjectId =
+  | { readonly volumeId: string }
+  | { readonly snapshotId: string }
+  | { readonly replicaId: string };
 
 /** A copy that took longer than its volume may stay frozen, or nearly did. */
 export interface LongCopy {
@@ -162,14 +166,16 @@ export interface Backend {
   readonly marks: InitializedVolumes;
   readonly bases: PoolBases;
   readonly changes: SnapshotChanges;
+  /** Absent if the pool cannot hold replicas. */
+  readonly replicas?: PoolReplicas;
 }
 
 /** The storage of volumes. */
 export interface PoolVolumes {
   /**
-   * Creates a writable volume with the content of the source, followed by zeros. The source is a snapshot, or a volume, which
-   * is copied as a snapshot taken now would be. The size is at least the source's. Succeeds if the volume exists with this
-   * size. FAILED_PRECONDITION if the snapshot may have been modified since it was taken. A source volume is frozen meanwhile,
+   * Creates a writable volume with the content of the source, followed by zeros. The source is a snapshot, a complete replica,
+   * or a volume, which is copied as a snapshot taken now would be. The size is at least the source's. Succeeds if the volume
+   * exists with this size. FAILED_PRECONDITION if the snapshot or replica may have been modified since it was taken. A source volume is frozen meanwhile,
    * with the failures of PoolSnapshots.create.
    *
    * @param deadline when the caller stops waiting, ms since the epoch; Infinity if never
@@ -222,6 +228,47 @@ export interface PoolSnapshots {
    * modified since it was taken.
    */
   check(snapshotId: string, sizeBytes: bigint): Promise<void>;
+}
+
+/**
+ * Replicas: frozen copies of snapshots of other nodes, from which volumes are created as from snapshots of this node. Each has
+ * the id of its snapshot. A pull writes an unfinished replica until its content is that of the snapshot, and completes it.
+ * Neither `list` of the backend nor any other facet shows replicas.
+ */
+export interface PoolReplicas {
+  /**
+   * Begins a replica of this size, durably: with the content of a complete replica, followed by zeros, or with zeros. Goes on
+   * with an unfinished one of this size, whatever it was begun from. FAILED_PRECONDITION if the base may have been modified.
+   * INTERNAL if the replica is complete, or unfinished with another size.
+   */
+  begin(snapshotId: string, sizeBytes: bigint, baseId: string | null): Promise<void>;
+  /** An unfinished replica as a block device, which only this process and what it starts should use. */
+  open(snapshotId: string): Promise<ReplicaDevice>;
+  /**
+   * Freezes a replica whose content is that of the snapshot, for ever. Everything written is durable when the method returns.
+   * Succeeds if it is complete. Whoever has its device open fails the call with EBUSY.
+   */
+  complete(snapshotId: string): Promise<void>;
+  /** Removes the replica, complete or not, and its device. Succeeds if there is none. */
+  delete(snapshotId: string): Promise<void>;
+  /** FAILED_PRECONDITION unless there is a complete replica of exactly this size that cannot have been modified since. */
+  check(snapshotId: string, sizeBytes: bigint): Promise<void>;
+  list(): Promise<Replica[]>;
+}
+
+export interface Replica {
+  readonly snapshotId: string;
+  readonly sizeBytes: bigint;
+  readonly isComplete: boolean;
+}
+
+export interface ReplicaDevice {
+  /** Valid until it is closed; never store it. */
+  readonly path: string;
+  /** Frees ranges of whole sectors: they read as zeros afterwards. */
+  punch(ranges: readonly { readonly offset: bigint; readonly size: bigint }[]): Promise<void>;
+  /** Detaches the device. The content stays, and is not durable before the replica is complete. */
+  close(): Promise<void>;
 }
 
 export interface AttachOptions {

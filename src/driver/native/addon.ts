@@ -254,6 +254,17 @@ export interface Addon extends ChangeListAddon, DmAddon, ThinAddon, MountAddon, 
     sizeBytes: bigint;
   }): NativeResult<object>;
   /**
+   * Freezes a file that nobody writes to any more: seal, mode 0400, the name finalPath in the same directory, immutable; all
+   * durable. Goes on where a killed call has stopped. EEXIST if both names exist, ENOENT if none does, SCAN_MUTABLE if the file
+   * was changed after a killed call had sealed it.
+   */
+  freezeFile(request: { temporaryPath: string; finalPath: string }): NativeResult<object>;
+  /**
+   * Frees ranges of a block device, which read as zeros then: pairs of offset and size in bytes, whole sectors. ENOTBLK for
+   * anything else, EINVAL beyond its end, EOPNOTSUPP where it cannot give space back. Source: fallocate(2), PUNCH_HOLE.
+   */
+  punchDevice(request: { path: string; ranges: BigUint64Array }): NativeResult<object>;
+  /**
    * Grows a volume file (never shrinks it): ftruncate, fsync. `grown` is false if the file already had that size or more.
    * EINVAL if it is not a regular file.
    */

@@ -77,6 +77,8 @@ export const KINDS: Readonly<Record<UnaryMethod, Kind>> = {
   takeSnapshots: 'volume',
   cloneVolume: 'volume',
   cloneFile: 'volume',
+  freezeFile: 'volume',
+  punchDevice: 'volume',
   // These wait for the clone that holds the file.
   countExtents: 'volume',
   countExclusiveBytes: 'volume',

@@ -3,7 +3,9 @@
  *
  *   volumes/<volume id>          sparse file, the content of a volume; on btrfs `volumes` is a subvolume
  *   snapshots/<snapshot id>      clone of a volume's file: mode 0400, immutable
- *   <either>/<id>.tmp            being created; removed at the next start
+ *   snapshots/<id>.replica       frozen copy of a snapshot of another node, as a snapshot is
+ *   snapshots/<id>.pull          unfinished replica; stays at a start
+ *   <either>/<id>.tmp            being created, also <id>.pull.tmp; removed at the next start
  *   initialized/<volume id>      empty; the volume is initialized: it may hold data of its users
  *   <object id>.copy             btrfs only: read-only snapshot of `volumes`, from which the snapshot or volume
  *                                is being cloned; removed at the next start
@@ -18,6 +20,8 @@ import { CsiError } from '../../../base/errors.js';
 const OBJECT_NAME = /^(?:vol|snap)-[0-9a-f]{12}-[0-9a-f-]{36}$/;
 const TEMPORARY_SUFFIX = '.tmp';
 const COPY_SUFFIX = '.copy';
+const REPLICA_SUFFIX = '.replica';
+const UNFINISHED_SUFFIX = '.pull';
 /** The version of the layout above and of the formats of its files; docs/engineering/formats.md. */
 const VERSION = 1;
 
@@ -64,6 +68,15 @@ export class PoolLayout {
     return join(this.snapshots, checked(snapshotId));
   }
 
+  /** @param snapshotId of another node */
+  replica(snapshotId: string): string {
+    return `${this.snapshot(snapshotId)}${REPLICA_SUFFIX}`;
+  }
+
+  unfinishedReplica(snapshotId: string): string {
+    return `${this.snapshot(snapshotId)}${UNFINISHED_SUFFIX}`;
+  }
+
   /** @param objectId the snapshot or volume that is being made */
   copyFor(objectId: string): string {
     return join(this.root, `${checked(objectId)}${COPY_SUFFIX}`);
@@ -95,8 +108,21 @@ export function isObjectName(name: string): boolean {
 
 /** Whether the name is a temporary one of the plugin, and not a foreign file with the same ending. */
 export function isTemporaryName(name: string): boolean {
-  return name.endsWith(TEMPORARY_SUFFIX) && isObjectName(name.slice(0, -TEMPORARY_SUFFIX.length));
+  if (!name.endsWith(TEMPORARY_SUFFIX)) return false;
+  const made = name.slice(0, -TEMPORARY_SUFFIX.length);
+  return isObjectName(made) || isUnfinishedName(made);
 }
+
+export function isReplicaName(name: string): boolean {
+  return name.endsWith(REPLICA_SUFFIX) && isObjectName(snapshotOf(name));
+}
+
+export function isUnfinishedName(name: string): boolean {
+  return name.endsWith(UNFINISHED_SUFFIX) && isObjectName(snapshotOf(name));
+}
+
+/** The snapshot that a replica, complete or not, is of. */
+export const snapshotOf = (replicaName: string): string => replicaName.slice(0, replicaName.lastIndexOf('.'));
 
 export function isCopyName(name: string): boolean {
   return name.endsWith(COPY_SUFFIX) && isObjectName(name.slice(0, -COPY_SUFFIX.length));

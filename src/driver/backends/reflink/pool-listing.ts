@@ -7,7 +7,14 @@ import type { NativeRunner } from '../../native/pool.js';
 import { type DirectoryEntry, type DirectoryFile, filesIn, namesIn } from '../directory-files.js';
 import { marksIn } from './deleted-marks.js';
 import type { OpenDirectories } from './open-directories.js';
-import { isCopyName, isObjectName, isTemporaryName, type PoolLayout } from './pool-layout.js';
+import {
+  isCopyName,
+  isObjectName,
+  isReplicaName,
+  isTemporaryName,
+  isUnfinishedName,
+  type PoolLayout,
+} from './pool-layout.js';
 
 /** Inode number of the top of a subvolume on btrfs. */
 const SUBVOLUME_TOP = 256n;
@@ -51,7 +58,11 @@ export async function poolListing<S extends DirectoryEntry>(
       return isObject;
     });
   listing.volumes = objectsOf(named.volumes, await filesIn(native, layout.volumes));
-  const snapshots = objectsOf(named.snapshots, await snapshotsIn(native, layout.snapshots));
+  const entries = await snapshotsIn(native, layout.snapshots);
+  const snapshots = objectsOf(
+    named.snapshots,
+    entries.filter(({ name }) => !isReplicaName(name) && !isUnfinishedName(name)),
+  );
   // The marks are read last: a snapshot that is being deleted is hidden before the catalogue removes its row.
   const marks = await marksIn(opened);
   listing.snapshots = snapshots.filter(({ name }) => marks.get(name) !== 'hidden');

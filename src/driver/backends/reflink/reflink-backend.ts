@@ -33,6 +33,7 @@ import { poolListing } from './pool-listing.js';
 import { bytesOf, poolCapacity, poolStatistics } from './pool-space.js';
 import { LISTS_ARE_OFF, ReflinkChanges } from './reflink-changes.js';
 import { ReflinkVolumes } from './reflink-volumes.js';
+import { ReplicaFiles } from './replica-files.js';
 import { SnapshotFiles } from './snapshot-files.js';
 import { SpaceReservations } from './space-reservations.js';
 import { VolumeFiles } from './volume-files.js';
@@ -45,6 +46,7 @@ export class ReflinkBackend implements Backend {
   readonly marks: InitializedMarks;
   readonly bases: PoolBases;
   readonly changes: ReflinkChanges;
+  readonly replicas: ReplicaFiles;
   readonly #native: NativeRunner;
   readonly #directory: PoolDirectory;
   readonly #options: SpacePolicy & Pick<ReflinkPoolOptions, 'onEvent'>;
@@ -81,11 +83,13 @@ export class ReflinkBackend implements Backend {
     this.#guard = guard;
     this.attachments = volumes;
     this.marks = new InitializedMarks(native, directory);
-    const { marks } = this;
+    this.replicas = new ReplicaFiles(native, pool, directory);
+    const { marks, replicas } = this;
     this.volumes = new ReflinkVolumes({
       directory,
       files: volumes,
       snapshots,
+      replicas,
       marks,
       reservations,
     });

@@ -7,6 +7,8 @@ import { recognizedFileSystem } from '../../host/superblock.js';
 import type { PoolObjectId, PoolVolumes, StorageCondition } from '../backend.js';
 import type { InitializedMarks } from './initialized-marks.js';
 import type { PoolDirectory } from './pool-directory.js';
+import type { PoolLayout } from './pool-layout.js';
+import type { ReplicaFiles } from './replica-files.js';
 import type { SnapshotFiles } from './snapshot-files.js';
 import type { SpaceReservations } from './space-reservations.js';
 import type { VolumeFiles } from './volume-files.js';
@@ -15,6 +17,7 @@ export interface VolumeParts {
   directory: PoolDirectory;
   files: VolumeFiles;
   snapshots: SnapshotFiles;
+  replicas: ReplicaFiles;
   marks: InitializedMarks;
   reservations: SpaceReservations;
 }
@@ -52,9 +55,7 @@ export class ReflinkVolumes implements PoolVolumes {
   }
 
   fileSystemIn(object: PoolObjectId): Promise<FileSystem | null> {
-    return this.parts.directory.use(({ layout }) =>
-      recognizedFileSystem('volumeId' in object ? layout.volume(object.volumeId) : layout.snapshot(object.snapshotId)),
-    );
+    return this.parts.directory.use(({ layout }) => recognizedFileSystem(pathOf(object, layout)));
   }
 
   thaw(volumeId: string): Promise<void> {
@@ -62,14 +63,15 @@ export class ReflinkVolumes implements PoolVolumes {
   }
 
   async #make(volumeId: string, sizeBytes: bigint, source: PoolObjectId | null, deadline: number): Promise<void> {
-    const { files, snapshots } = this.parts;
+    const { files, snapshots, replicas } = this.parts;
     if (source === null) return files.create(volumeId, sizeBytes);
     if ('volumeId' in source) return files.clone(volumeId, source.volumeId, sizeBytes, deadline);
-    const { snapshotId } = source;
     try {
-      await files.restore(volumeId, snapshotId, sizeBytes);
+      await files.restore(volumeId, (layout) => pathOf(source, layout), sizeBytes);
     } catch (thrown) {
-      throw snapshots.explain(snapshotId, thrown);
+      throw 'replicaId' in source
+        ? replicas.explain(source.replicaId, thrown)
+        : snapshots.explain(source.snapshotId, thrown);
     }
   }
 
@@ -82,4 +84,9 @@ export class ReflinkVolumes implements PoolVolumes {
     const more = sizeBytes - (entry?.sizeBytes ?? 0n);
     return more > 0n ? reservations.run(more, make) : make();
   }
+}
+
+function pathOf(object: PoolObjectId, layout: PoolLayout): string {
+  if ('volumeId' in object) return layout.volume(object.volumeId);
+  return 'replicaId' in object ? layout.replica(object.replicaId) : layout.snapshot(object.snapshotId);
 }

@@ -29,7 +29,7 @@ import { assertWrites, explainFailedWrite, type PoolFreeSpace } from './freeze-f
 import { type CopySource, LastCopies } from './last-copies.js';
 import type { OpenDirectories } from './open-directories.js';
 import type { PoolDirectory } from './pool-directory.js';
-import { temporary } from './pool-layout.js';
+import { type PoolLayout, temporary } from './pool-layout.js';
 
 /** The answer of loopFind. */
 interface Found {
@@ -63,12 +63,12 @@ export class VolumeFiles implements Attachments {
     });
   }
 
-  /** Leaves SCAN_MUTABLE, and ENOENT of the snapshot's file, for the caller to explain. */
-  async restore(volumeId: string, snapshotId: string, sizeBytes: bigint): Promise<void> {
+  /** Leaves SCAN_MUTABLE, and ENOENT of the frozen file, for the caller to explain. */
+  async restore(volumeId: string, frozen: (layout: PoolLayout) => string, sizeBytes: bigint): Promise<void> {
     await this.directory.use(async (opened) => {
       const names = await this.#names(opened, volumeId, sizeBytes);
       if (names === null) return;
-      const sourcePath = opened.layout.snapshot(snapshotId);
+      const sourcePath = frozen(opened.layout);
       await this.native.run('cloneFile', { sourcePath, ...names, sizeBytes }, [volumeId]);
     });
   }

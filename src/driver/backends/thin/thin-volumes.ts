@@ -30,6 +30,8 @@ export class ThinVolumes implements PoolVolumes {
       await this.#create(volumeId, sizeBytes, async ({ deviceId }) => `create_thin ${deviceId}`);
     } else if ('snapshotId' in source) {
       await this.#restore(volumeId, sizeBytes, source.snapshotId);
+    } else if ('replicaId' in source) {
+      throw CsiError.internal(`thin pool '${this.deps.pool.pool}' holds no replicas; report this as a bug`);
     } else {
       const record = await volumeRecord(this.deps, source.volumeId);
       assertHolds(volumeId, sizeBytes, record);

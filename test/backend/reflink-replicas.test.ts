@@ -1,0 +1,55 @@
+/** What happens to the replicas of a reflink pool that only a file system with files can show. */
+import assert from 'node:assert/strict';
+import { chmodSync, existsSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { before, test } from 'node:test';
+import type { ReflinkBackend } from '../../src/driver/backends/reflink/reflink-backend.js';
+import { setImmutable } from '../support/ioctls.js';
+import { refused } from '../support/refusal.js';
+import { skipUnlessRoot } from '../support/workspace.js';
+import { newSnapshot, newVolume, SIZE } from './harness.js';
+import { ReflinkFixture } from './reflink-fixture.js';
+
+const pool = new ReflinkFixture('replicas', 'xfs', 300, before);
+
+const file = (name: string): string => join(pool.directory, 'snapshots', name);
+
+async function completeReplica(backend: ReflinkBackend): Promise<string> {
+  const snapshotId = newSnapshot();
+  await backend.replicas.begin(snapshotId, SIZE, null);
+  await backend.replicas.complete(snapshotId);
+  return snapshotId;
+}
+
+test('a replica that another program has changed is no source and no base', { skip: skipUnlessRoot }, async () => {
+  const backend = await pool.open();
+  const snapshotId = await completeReplica(backend);
+  const path = file(`${snapshotId}.replica`);
+  setImmutable(path, false);
+  chmodSync(path, 0o600);
+  writeFileSync(path, 'x', { flag: 'r+' });
+  setImmutable(path, true);
+  await refused(backend.replicas.check(snapshotId, SIZE), 'FAILED_PRECONDITION', /was changed by another program/);
+  const clone = backend.volumes.create(newVolume(), SIZE, { replicaId: snapshotId });
+  await refused(clone, 'FAILED_PRECONDITION', /was changed by another program/);
+  const next = backend.replicas.begin(newSnapshot(), SIZE, snapshotId);
+  await refused(next, 'FAILED_PRECONDITION', /was changed by another program/);
+  await backend.replicas.delete(snapshotId);
+  assert.deepEqual(await backend.replicas.list(), []);
+});
+
+test('what a killed begin has left is removed at the start, and an unfinished replica stays', {
+  skip: skipUnlessRoot,
+}, async () => {
+  const backend = await pool.open();
+  const [left, unfinished, complete] = [newSnapshot(), newSnapshot(), await completeReplica(backend)];
+  writeFileSync(file(`${left}.pull.tmp`), 'half a clone');
+  await backend.replicas.begin(unfinished, SIZE, complete);
+  await refused(backend.replicas.begin(unfinished, 2n * SIZE, null), 'INTERNAL', /where 8388608 were expected/);
+  const again = pool.backend({});
+  assert.deepEqual(await again.start(), [`${left}.pull.tmp`]);
+  await again.stop();
+  assert.equal(existsSync(file(`${left}.pull.tmp`)), false);
+  const found = (await backend.replicas.list()).map(({ snapshotId, isComplete }) => [snapshotId, isComplete]);
+  assert.deepEqual(Object.fromEntries(found), { [unfinished]: false, [complete]: true });
+});
