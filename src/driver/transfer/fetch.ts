@@ -10,6 +10,7 @@ import { isIPv4 } from 'node:net';
 import { CsiError } from '../../base/errors.js';
 import { ExecError } from '../../base/process/exec.js';
 import { runProgram } from '../../base/process/program.js';
+import type { Range } from './piece-list.js';
 import { IDENTITY, type Ticket, writeKey } from './ticket.js';
 import { processorSecondsFor } from './work.js';
 
@@ -25,11 +26,6 @@ export interface Fetching {
   /** A directory that only this user can enter, for the key. */
   readonly directory: string;
   readonly signal: AbortSignal;
-}
-
-export interface Range {
-  readonly offset: bigint;
-  readonly size: bigint;
 }
 
 /**
