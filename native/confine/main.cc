@@ -36,6 +36,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "native/base/posix.h"
@@ -199,14 +200,22 @@ Status Confine(const Request& request) {
   return status;
 }
 
-Status Execute(const std::vector<std::string>& command) {
+void Append(const std::vector<std::string>& words, std::vector<char*>* to) {
+  for (const std::string& word : words) to->push_back(const_cast<char*>(word.c_str()));
+  to->push_back(nullptr);
+}
+
+// `variables` are added to the environment.
+Status Execute(const std::vector<std::string>& command, const std::vector<std::string>& variables) {
   std::vector<char*> arguments;
-  for (const std::string& argument : command) {
-    arguments.push_back(const_cast<char*>(argument.c_str()));
+  Append(command, &arguments);
+  std::vector<char*> environment;
+  for (char** variable = environ; *variable != nullptr; variable++) {
+    environment.push_back(*variable);
   }
-  arguments.push_back(nullptr);
-  execv(arguments[0], arguments.data());
-  return Status::Errno(errno, "execv", command[0]);
+  Append(variables, &environment);
+  execve(arguments[0], arguments.data(), environment.data());
+  return Status::Errno(errno, "execve", command[0]);
 }
 
 int Complain(const Status& status, int exit_status) {
@@ -218,12 +227,14 @@ int Complain(const Status& status, int exit_status) {
 int Run(const std::vector<std::string>& arguments) {
   Result<Request> request = Parse(arguments);
   if (!request.ok()) return Complain(request.status(), kNotStarted);
+  std::vector<std::string> variables;
   if (!request->listen.empty()) {
-    const Status status = ListenFor(request->listen);
-    if (!status.ok()) return Complain(status, kNotListening);
+    Result<std::vector<std::string>> listening = ListenFor(request->listen);
+    if (!listening.ok()) return Complain(listening.status(), kNotListening);
+    variables = std::move(*listening);
   }
   Status status = Confine(*request);
-  if (status.ok()) status = Execute(request->command);
+  if (status.ok()) status = Execute(request->command, variables);
   return Complain(status, kNotStarted);
 }
 

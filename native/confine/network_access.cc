@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <utility>
+#include <vector>
 
 #include "native/base/unique_fd.h"
 #include "native/confine/landlock.h"
@@ -80,7 +81,7 @@ Status PrintPort(int fd, const std::string& text) {
 
 }  // namespace
 
-Status ListenFor(const std::string& text) {
+Result<std::vector<std::string>> ListenFor(const std::string& text) {
   Result<Address> address = ParseAddress(text);
   RETURN_IF_ERROR(address);
   UniqueFd fd(socket(address->bytes.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -94,12 +95,9 @@ Status ListenFor(const std::string& text) {
     return Status::Errno(errno, "bind", text);
   }
   if (listen(fd.get(), kBacklog) == -1) return Status::Errno(errno, "listen", text);
-  if (setenv("LISTEN_FDS", "1", 1) == -1 ||
-      setenv("LISTEN_PID", std::to_string(getpid()).c_str(), 1) == -1) {
-    return Status::Errno(errno, "setenv", text);
-  }
   RETURN_IF_ERROR(PrintPort(fd.get(), text));
-  return PassOn(std::move(fd));
+  RETURN_IF_ERROR(PassOn(std::move(fd)));
+  return std::vector<std::string>{"LISTEN_FDS=1", "LISTEN_PID=" + std::to_string(getpid())};
 }
 
 Status RestrictTcp(std::optional<uint16_t> port) {

@@ -173,36 +173,31 @@ async function runBench(
     await checkOutputs([options.html, options.report]);
     const workDirectory = options.workDirectory ?? (endpoint === null ? tmpdir() : defaultWorkDirectory('csi-bench'));
     const removeWorkDirectory = await makeWorkDirectory(workDirectory);
-    const loaded = await Promise.all(names.map((name) => suites[name]?.()));
-    const measure = () =>
-      runSuites(
-        loaded.filter((suite) => suite !== undefined),
-        {
-          program,
-          rounds: options.rounds,
-          size: options.tiny ? 'tiny' : 'full',
-          socketPath: endpoint,
-          reach: { ...(controllerSocketPath && { controllerSocketPath }), secrets: options.secrets },
-          parameters: options.parameters,
-          snapshotParameters: options.snapshotParameters,
-          workDirectory,
-          volumeBytes: options.volumeSize ?? null,
-          curves: options.curves,
-          table,
-          wholeTable: options.all,
-          seed: options.seed ?? randomInt(1, 2 ** 31),
-          say: (line) => process.stderr.write(`${line}\n`),
-        },
-        signal,
-      );
-    let document: Document;
     try {
-      document = await measure();
+      const loaded = await Promise.all(names.map((name) => suites[name]?.()));
+      const settings = {
+        program,
+        rounds: options.rounds,
+        size: options.tiny ? ('tiny' as const) : ('full' as const),
+        socketPath: endpoint,
+        reach: { ...(controllerSocketPath && { controllerSocketPath }), secrets: options.secrets },
+        parameters: options.parameters,
+        snapshotParameters: options.snapshotParameters,
+        workDirectory,
+        volumeBytes: options.volumeSize ?? null,
+        curves: options.curves,
+        table,
+        wholeTable: options.all,
+        seed: options.seed ?? randomInt(1, 2 ** 31),
+        say: (line: string) => process.stderr.write(`${line}\n`),
+      };
+      const wanted = loaded.filter((suite) => suite !== undefined);
+      const document = await runSuites(wanted, settings, signal);
+      failed = document.suites.some(({ failure }) => failure !== null);
+      await write(document, options);
     } finally {
       await removeWorkDirectory();
     }
-    failed = document.suites.some(({ failure }) => failure !== null);
-    await write(document, options);
   });
   return code === ExitCode.OK && failed ? ExitCode.FAILURE : code;
 }
