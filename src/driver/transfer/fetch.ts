@@ -23,52 +23,33 @@ export interface Fetching {
   readonly devicePath: string;
   /** The size of the ranges to be copied. */
   readonly dataBytes: bigint;
+  /** How long the source may take for a hundredth of the data, or for the whole map: a cut cable ends no connection. */
+  readonly stallMs: number;
   /** A directory that only this user can enter, for the key. */
   readonly directory: string;
   readonly signal: AbortSignal;
 }
 
-/**
- * Resolves when the device has all data durably. UNAVAILABLE if the source cannot be reached, refuses, ends early, or sends
- * less than a hundredth of the data in `stallMs`: a cut cable ends no connection.
- */
+/** Resolves when the device has all data durably. UNAVAILABLE if the source cannot be reached, refuses, stalls or ends early. */
 export async function fetchData(
   fetching: Fetching & {
     /** Bytes in one request, a power of two: ranges are rounded outwards to its multiples, with the source's bytes. */
     requestSize: number;
-    stallMs: number;
   },
 ): Promise<void> {
-  const { devicePath, requestSize, stallMs, signal, host, port } = fetching;
-  const stalled = new AbortController();
-  const stall = (): void =>
-    stalled.abort(
-      CsiError.unavailable(
-        `port ${port} of ${host} has sent less than a hundredth of the data for ${stallMs / 1000} s: ` +
-          'look at the network between the nodes, and at the disks of both',
-      ),
-    );
-  let timer = setTimeout(stall, stallMs);
-  const moved = (): void => {
-    clearTimeout(timer);
-    timer = setTimeout(stall, stallMs);
-  };
-  const guarded = { ...fetching, signal: AbortSignal.any([signal, stalled.signal]) };
+  const { devicePath, requestSize } = fetching;
   const argumentsFor = (uri: string): string[] => [
     // Without these two options, holes would be written as zeros, and zeros in the data might not be written at all.
     '--destination-is-zero',
     '--sparse=0',
     '--flush',
     `--request-size=${requestSize}`,
+    // A line for each hundredth of the data.
     '--progress=1',
     uri,
     devicePath,
   ];
-  try {
-    await atSource('nbdcopy', guarded, 'copy the data', argumentsFor, moved);
-  } finally {
-    clearTimeout(timer);
-  }
+  await atSource('nbdcopy', fetching, 'copy the data', argumentsFor, () => undefined);
 }
 
 /**
@@ -113,7 +94,7 @@ const invalidMap = (line: string): CsiError =>
 
 async function atSource(
   program: 'nbdcopy' | 'nbdinfo',
-  { host, port, ticket, devicePath, dataBytes, directory, signal }: Fetching,
+  { host, port, ticket, devicePath, dataBytes, stallMs, directory, signal }: Fetching,
   purpose: string,
   argumentsFor: (uri: string) => string[],
   onOutput: (text: string) => void,
@@ -121,13 +102,17 @@ async function atSource(
   if (!isIPv4(host)) throw CsiError.failedPrecondition(`no snapshot can be read from ${host}: it is no IPv4 address`);
   const keyPath = await writeKey(directory, ticket);
   const uri = `nbds://${IDENTITY}@${host}:${port}/${ticket.exportName}?tls-psk-file=${encodeURIComponent(keyPath)}`;
-  // A failure of onOutput, which is called from an event, ends the program too.
-  const failing = new AbortController();
-  const guarded = (text: string): void => {
+  // Ends the program, also for a failure of onOutput, which an event calls.
+  const ending = new AbortController();
+  const stall = (): void => ending.abort(stalled(host, port, stallMs));
+  let timer = setTimeout(stall, stallMs);
+  const receive = (text: string): void => {
+    clearTimeout(timer);
+    timer = setTimeout(stall, stallMs);
     try {
-      if (!failing.signal.aborted) onOutput(text);
+      if (!ending.signal.aborted) onOutput(text);
     } catch (thrown) {
-      failing.abort(thrown);
+      ending.abort(thrown);
     }
   };
   const rights = {
@@ -140,14 +125,21 @@ async function atSource(
     await runProgram(program, argumentsFor(uri), {
       rights,
       purpose: `${purpose} from port ${port} of ${host}`,
-      signal: AbortSignal.any([signal, failing.signal]),
-      onOutput: guarded,
+      signal: AbortSignal.any([signal, ending.signal]),
+      onOutput: receive,
     });
-    failing.signal.throwIfAborted();
+    ending.signal.throwIfAborted();
   } catch (thrown) {
     if (!(thrown instanceof ExecError)) throw thrown;
     throw CsiError.unavailable(thrown.message, { cause: thrown });
   } finally {
+    clearTimeout(timer);
     await rm(keyPath, { force: true });
   }
 }
+
+const stalled = (host: string, port: number, stallMs: number): CsiError =>
+  CsiError.unavailable(
+    `port ${port} of ${host} has sent nothing that counts for ${stallMs / 1000} s: look at the network between the nodes, and ` +
+      'at the disks of both',
+  );

@@ -1,7 +1,9 @@
 /** Ranges of one block device copied to another over TLS, by nbdkit and nbdcopy as both ends of a transfer run them. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
+import { once } from 'node:events';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { type AddressInfo, createServer } from 'node:net';
 import { after, test as plainTest } from 'node:test';
 import { CsiError, StatusCode } from '../../../src/base/errors.js';
 import { fetchData, fetchZeros } from '../../../src/driver/transfer/fetch.js';
@@ -208,7 +210,7 @@ test('a source that ends, and one that sends nothing, end the copy with an error
   const use = async (scene: Scene): Promise<void> => {
     const at = `port ${scene.server.port} of ${HOST}`;
     const stalled = fetchData({ ...fetching(scene), stallMs: 100, requestSize: MIB });
-    const message = await refused(stalled, 'UNAVAILABLE', /has sent less than a hundredth of the data for 0.1 s/);
+    const message = await refused(stalled, 'UNAVAILABLE', /has sent nothing that counts for 0.1 s/);
     assert.ok(message.startsWith(at), message);
     // It may fail before the server's end is known here.
     const ended = refused(fetchData(fetching(scene)), 'UNAVAILABLE', /^nbdcopy, started to copy the data from port/);
@@ -218,6 +220,26 @@ test('a source that ends, and one that sends nothing, end the copy with an error
     await refused(zerosOf(scene), 'UNAVAILABLE', /Connection refused/);
   };
   await serving(Buffer.alloc(SIZE, 1), Buffer.alloc(SIZE), all, use, slow);
+});
+
+test('a source that accepts connections and says nothing is given up', async () => {
+  const silent = createServer();
+  await once(silent.listen(0, HOST), 'listening');
+  const { port } = silent.address() as AddressInfo;
+  const all = [{ offset: 0n, size: BigInt(SIZE) }];
+  try {
+    await serving(Buffer.alloc(SIZE, 1), Buffer.alloc(SIZE), all, async (scene) => {
+      const asked = { ...fetching(scene), port, stallMs: 100, sizeBytes: BigInt(SIZE) };
+      await refused(
+        fetchZeros(asked, () => assert.fail()),
+        'UNAVAILABLE',
+        /has sent nothing that counts for 0.1 s/,
+      );
+      await refused(fetchData(asked), 'UNAVAILABLE', /has sent nothing that counts for 0.1 s/);
+    });
+  } finally {
+    silent.close();
+  }
 });
 
 test('a port that is in use, and a device that is gone, are errors of the source', async () => {
