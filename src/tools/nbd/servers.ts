@@ -112,6 +112,7 @@ async function allOpenDirectly(paths: readonly string[]): Promise<boolean> {
 
 const { O_DIRECT, O_NONBLOCK, O_RDONLY } = constants;
 const READY_POLL_MS = 5;
+const SIGNAL_INTERVAL_MS = 100;
 const READY_TIMEOUT_MS = 60_000;
 /** A server that closes writes the data in its memory to a disk that may be slow. */
 const CLOSE_TIMEOUT_MS = 300_000;
@@ -146,8 +147,11 @@ async function start(
   }
   let closed: Promise<void> | null = null;
   const close = async (): Promise<void> => {
+    // Again and again: qemu-nbd forgets a signal that it gets just after it has written its process id.
+    const again = setInterval(() => program.kill('SIGTERM'), SIGNAL_INTERVAL_MS);
     program.kill('SIGTERM');
     const exit = await withTimeout(program.exited, CLOSE_TIMEOUT_MS, () => null);
+    clearInterval(again);
     if (exit === null) program.kill('SIGKILL');
     await removeFiles();
     if (exit === null) throw hangs(name, purpose);

@@ -19,6 +19,7 @@ import {
 } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import { Program } from '../../../src/base/process/program.js';
 import type { RuntimeEntry } from '../../../src/base/system/runtime-directory.js';
 import { copyRanges } from '../../../src/tools/nbd/copy.js';
 import {
@@ -163,6 +164,20 @@ test('a copy writes as root into a directory of another user, without other righ
   await target.close();
   // CAP_DAC_READ_SEARCH.
   assert.deepEqual([...rights], ['0000000000000004']);
+});
+
+test('a server that has missed the signal to end gets it again', async (t) => {
+  const path = at('missed.qcow2');
+  await createImage({ path, sizeBytes: BigInt(SIZE), backing: null });
+  const target = await serveImage({ chain: [path], directory: sockets.path });
+  let isMissed = false;
+  const kill = t.mock.method(Program.prototype, 'kill', function (this: Program, signal: 'SIGTERM' | 'SIGKILL') {
+    if (isMissed) kill.mock.restore();
+    if (isMissed) this.kill(signal);
+    isMissed = true;
+  });
+  await target.close();
+  assert.deepEqual(await target.exited, { exitCode: 0, signal: null });
 });
 
 test('a chain tells which of its images holds each part of the device', async () => {
