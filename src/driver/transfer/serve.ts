@@ -9,6 +9,7 @@ import { rm } from 'node:fs/promises';
 import { CsiError } from '../../base/errors.js';
 import { Program, type ProgramExit } from '../../base/process/program.js';
 import { NOT_LISTENING_EXIT_CODE } from '../../base/process/sandbox.js';
+import { formatHostPort } from '../../base/settings/tls.js';
 import { type Ticket, writeKey } from './ticket.js';
 import { processorSecondsFor } from './work.js';
 
@@ -51,7 +52,7 @@ export async function serveTransfer(serving: Serving): Promise<TransferServer> {
         device: devicePath,
         cpuSeconds: processorSecondsFor(serving.dataBytes),
         gives: [keyPath, listPath],
-        network: { listen: `${host.includes(':') ? `[${host}]` : host}:${port}` },
+        network: { listen: formatHostPort({ host, port }) },
       },
       signal,
     });
