@@ -4,7 +4,8 @@
  * A piece is bounded, so that a transfer that ends early goes on at the last piece that is durable at the target, and so that
  * nbdkit, which keeps the whole list in memory, stays small. Knows ranges, not where they come from.
  */
-import { open } from 'node:fs/promises';
+import { type FileHandle, open } from 'node:fs/promises';
+import { TransferPlanner } from '../../base/transfer-plan.js';
 
 export interface Range {
   readonly offset: bigint;
@@ -27,14 +28,18 @@ export interface Piece {
   readonly ranges: number;
   /** The size of the ranges that are copied. */
   readonly dataBytes: bigint;
-  /** Where the next piece begins; null if this is the last one. A next piece may be empty. */
+  /** Where the next piece begins; null if this is the last one. */
   readonly nextOffset: bigint | null;
+  /** As `dataBytes`, of this piece and all later ones. */
+  readonly remainingBytes: bigint;
+  /** The best size of a request for this piece, in bytes. */
+  readonly requestSize: number;
 }
 
 const FLUSH_CHARACTERS = 1 << 18;
 
 /**
- * Writes a new file that all may read; the caller chooses a directory that only it can enter.
+ * Writes a new file that all may read; the caller chooses a directory that only it can enter. Reads both scans to their ends.
  *
  * @param changed what the target lacks, from the beginning of the piece on
  * @param held what the source holds, from the same place on. What changed and is not held reads as zeros
@@ -47,9 +52,9 @@ export async function writePiece(
 ): Promise<Piece> {
   const file = await open(path, 'wx', 0o644);
   const source = new HeldRanges(held);
-  let text = '';
-  let ranges = 0;
-  let dataBytes = 0n;
+  const lines = new Lines(file);
+  const planner = new TransferPlanner();
+  const piece = { ranges: 0, dataBytes: 0n, nextOffset: null as bigint | null, remainingBytes: 0n };
   try {
     // Whatever the umask took away.
     await file.chmod(0o644);
@@ -57,29 +62,49 @@ export async function writePiece(
       for (const { offset, size } of batch) {
         const end = offset + size;
         for (let at = offset; at < end; ) {
-          if (ranges === maxRanges || dataBytes === maxBytes) {
-            await file.appendFile(text);
-            return { ranges, dataBytes, nextOffset: at };
-          }
+          if (piece.ranges === maxRanges || piece.dataBytes === maxBytes) piece.nextOffset ??= at;
+          const isLater = piece.nextOffset !== null;
           const { isHeld, until } = source.stateAt(at) ?? (await source.readTo(at));
-          const limit = isHeld ? at + maxBytes - dataBytes : end;
+          const limit = isHeld && !isLater ? at + maxBytes - piece.dataBytes : end;
           const next = [end, until ?? end, limit].reduce((least, each) => (each < least ? each : least));
-          text += isHeld ? `${at} ${next - at}\n` : `${at} ${next - at} zero\n`;
-          ranges += 1;
-          if (isHeld) dataBytes += next - at;
+          const bytes = next - at;
+          if (isHeld) piece.remainingBytes += bytes;
+          if (!isLater) {
+            lines.add(isHeld ? `${at} ${bytes}\n` : `${at} ${bytes} zero\n`);
+            piece.ranges += 1;
+            if (isHeld) {
+              piece.dataBytes += bytes;
+              planner.add(at, bytes);
+            }
+          }
           at = next;
         }
       }
-      if (text.length > FLUSH_CHARACTERS) {
-        await file.appendFile(text);
-        text = '';
-      }
+      await lines.flush(FLUSH_CHARACTERS);
     }
-    await file.appendFile(text);
-    return { ranges, dataBytes, nextOffset: null };
+    await lines.flush(0);
+    return { ...piece, requestSize: planner.plan().requestSize };
   } finally {
     await file.close();
     await source.close();
+  }
+}
+
+/** Text on its way to a file. */
+class Lines {
+  #text = '';
+
+  constructor(private readonly file: FileHandle) {}
+
+  add(line: string): void {
+    this.#text += line;
+  }
+
+  /** Writes if there are more than so many characters. */
+  async flush(characters: number): Promise<void> {
+    if (this.#text.length <= characters) return;
+    await this.file.appendFile(this.#text);
+    this.#text = '';
   }
 }
 

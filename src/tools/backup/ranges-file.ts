@@ -5,10 +5,10 @@
 import { createHash } from 'node:crypto';
 import { constants } from 'node:fs';
 import { CsiError } from '../../base/errors.js';
+import { type TransferPlan, TransferPlanner } from '../../base/transfer-plan.js';
 import { type GrainCost, GrainMerger } from '../client/grain.js';
 import type { Entry } from '../client/list.js';
 import { openPlain } from '../nbd/plain-file.js';
-import { type TransferPlan, TransferPlanner } from '../nbd/transfer-plan.js';
 
 export interface RangesFile {
   readonly path: string;

@@ -1,7 +1,7 @@
 /** Compares a list of ranges with the written blocks: counts the listed entries and bytes, and finds missing blocks. */
 
+import { readRanges } from '../../base/csi/range-reader.js';
 import { BLOCK_BYTES } from './block-writer.js';
-import { readRanges } from './wire-reader.js';
 
 export class Coverage {
   entries = 0;

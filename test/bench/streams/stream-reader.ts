@@ -6,9 +6,9 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { createInterface, type Interface } from 'node:readline';
 import { clientServices } from '../../../src/base/csi/proto.js';
+import { readRanges } from '../../../src/base/csi/range-reader.js';
 import { readList } from '../../../src/tools/bench/list-reader.js';
 import type { Settings } from '../../../src/tools/bench/suite.js';
-import { readRanges } from '../../../src/tools/bench/wire-reader.js';
 import { CsiConnection } from '../../../src/tools/client/connection.js';
 import { compilePeer } from '../peers.js';
 import { isMissing } from '../programs.js';

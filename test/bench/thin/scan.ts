@@ -1,10 +1,10 @@
 /** The native scan of a thin delta, called in this process the way a worker of the plugin calls it. */
 
+import { readRanges, type VisitRange } from '../../../src/base/csi/range-reader.js';
 import { toSystemError } from '../../../src/base/system/native-result.js';
 import { MAX_ENTRIES_PER_MESSAGE } from '../../../src/driver/metadata/scanner.js';
 import type { Addon, FillResult } from '../../../src/driver/native/addon.js';
 import type { ThinScanSource } from '../../../src/driver/native/thin-addon.js';
-import { readRanges, type VisitRange } from '../../../src/tools/bench/wire-reader.js';
 import { BASE_DEVICE, type Metadata, TARGET_DEVICE } from './metadata.js';
 
 /** What the plugin's scanner asks for in one call, and the buffer it lends. */

@@ -3,7 +3,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
-import type { VisitRange } from '../../../src/tools/bench/wire-reader.js';
+import type { VisitRange } from '../../../src/base/csi/range-reader.js';
 import { findProgram, isMissing } from '../programs.js';
 import { BASE_DEVICE, BLOCK_BYTES, TARGET_DEVICE } from './metadata.js';
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { TransferPlanner } from '../../../src/tools/nbd/transfer-plan.js';
+import { TransferPlanner } from '../../../src/base/transfer-plan.js';
 
 const KIB = 1024n;
 const MIB = 1n << 20n;

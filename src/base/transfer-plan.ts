@@ -5,12 +5,12 @@
  */
 
 export interface TransferPlan {
-  /** The request size for copyRanges. */
+  /** In bytes, a power of two. */
   readonly requestSize: number;
   /** Bytes that are copied and stored: the ranges, rounded outwards to requests. */
   readonly bytes: bigint;
   readonly requests: bigint;
-  /** The cache mode for serveImage. */
+  /** The cache mode of an image that is written. */
   readonly cache: 'writeback' | 'none';
 }
 
