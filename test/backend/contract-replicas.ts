@@ -1,7 +1,8 @@
 /** The part of the backend contract about replicas, for backends that hold them and whose volumes are block devices. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { closeSync, openSync, readSync, writeSync } from 'node:fs';
+import { closeSync, existsSync, openSync, readSync, writeFileSync, writeSync } from 'node:fs';
+import { basename } from 'node:path';
 import { test } from 'node:test';
 import type { PoolReplicas } from '../../src/driver/backends/backend.js';
 import { eventually } from '../support/eventually.js';
@@ -50,6 +51,8 @@ async function contentOf(context: ContractContext, replicaId: string, sizeBytes 
   await backend.volumes.delete(volumeId);
   return content;
 }
+
+const isAttached = (path: string): boolean => existsSync(`/sys/block/${basename(path)}/loop/backing_file`);
 
 async function removeAll(context: ContractContext): Promise<void> {
   const replicas = replicasOf(context);
@@ -152,6 +155,38 @@ export function describeReplicas(context: ContractContext): void {
     assert.deepEqual(await listed(), []);
     await removeAll(context);
     await replicas.delete(snapshotId);
+  });
+
+  test('a snapshot is read as a device that refuses writes, also after its deletion, and by several at once', async () => {
+    const { backend, harness } = context;
+    const { snapshots } = backend;
+    assert.ok(snapshots.open !== undefined);
+    const [volumeId, snapshotId] = [newVolume(), newSnapshot()];
+    await backend.volumes.create(volumeId, SIZE);
+    const content = seededRandom('an open snapshot').bytes(BLOCK);
+    await harness.write(volumeId, 3 * BLOCK, content);
+    await backend.snapshots.create([{ volumeId, snapshotId }]);
+    await harness.release(volumeId);
+    const devices = [await snapshots.open(snapshotId), await snapshots.open(snapshotId)];
+    const read = (path: string): Buffer => {
+      const fd = openSync(path, 'r');
+      const found = Buffer.alloc(BLOCK);
+      readSync(fd, found, 0, BLOCK, 3 * BLOCK);
+      closeSync(fd);
+      return found;
+    };
+    const [first, second] = devices.map(({ path }) => path);
+    assert.equal(first, second);
+    assert.ok(read(first ?? '').equals(content));
+    assert.throws(() => writeFileSync(first ?? '', content, { flag: 'r+', flush: true }), { code: /EACCES|EPERM/ });
+    await snapshots.delete(snapshotId);
+    await devices[0]?.close();
+    assert.ok(read(second ?? '').equals(content));
+    await devices[1]?.close();
+    // The kernel detaches it.
+    await eventually('the device is gone', () => !isAttached(first ?? ''));
+    await refused(snapshots.open(snapshotId), 'FAILED_PRECONDITION');
+    await backend.volumes.delete(volumeId);
   });
 
   test('ranges are freed in whole sectors, and a range beyond the end is refused', async () => {

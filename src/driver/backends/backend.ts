@@ -228,6 +228,17 @@ export interface PoolSnapshots {
    * modified since it was taken.
    */
   check(snapshotId: string, sizeBytes: bigint): Promise<void>;
+  /**
+   * The snapshot as a block device that refuses writes. Its bytes stay until the device is closed or this process ends, even
+   * if the snapshot is deleted. FAILED_PRECONDITION as `check`. Absent if the pool cannot do that.
+   */
+  open?(snapshotId: string): Promise<OpenSnapshot>;
+}
+
+export interface OpenSnapshot {
+  /** Valid until it is closed; never store it. */
+  readonly path: string;
+  close(): Promise<void>;
 }
 
 /**
@@ -267,7 +278,9 @@ export interface ReplicaDevice {
   readonly path: string;
   /** Frees ranges of whole sectors: they read as zeros afterwards. */
   punch(ranges: readonly { readonly offset: bigint; readonly size: bigint }[]): Promise<void>;
-  /** Detaches the device. The content stays, and is not durable before the replica is complete. */
+  /** Makes all that was written and punched durable. */
+  flush(): Promise<void>;
+  /** Detaches the device. The content stays. */
   close(): Promise<void>;
 }
 

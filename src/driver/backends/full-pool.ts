@@ -13,6 +13,7 @@ const TAKES_SPACE: ReadonlyMap<string, string> = new Map([
   ['volumes.create', 'the volume'],
   ['volumes.expand', 'the larger volume'],
   ['snapshots.create', 'the snapshot'],
+  ['replicas.begin', 'the replica'],
   ['marks.set', 'the mark that the volume is initialized'],
   ['bases.retain', 'the retained base'],
 ]);
@@ -24,6 +25,7 @@ const FACETS: ReadonlySet<unknown> = new Set<keyof Backend>([
   'marks',
   'bases',
   'changes',
+  'replicas',
 ]);
 
 /** The backend with errors that explain a full pool. An error that already names the pool stays as it is. */
@@ -32,7 +34,8 @@ export function namingFullPool(backend: Backend): Backend {
     get: (target, name) => {
       const member: unknown = Reflect.get(target, name, target);
       if (!FACETS.has(name)) return explaining(backend, target, member, String(name));
-      const facet = member as object;
+      const facet = member as object | undefined;
+      if (facet === undefined) return undefined;
       return new Proxy(facet, {
         get: (part, method) => {
           const called: unknown = Reflect.get(part, method, part);

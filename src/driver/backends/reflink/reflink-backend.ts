@@ -105,6 +105,7 @@ export class ReflinkBackend implements Backend {
         await rules.removed(snapshotId);
       },
       check: (snapshotId, sizeBytes) => snapshots.check(snapshotId, sizeBytes),
+      open: (snapshotId) => snapshots.open(snapshotId),
     };
     this.bases = {
       retain: async (snapshotId, nextId) => {

@@ -51,6 +51,7 @@ export class ReplicaFiles implements PoolReplicas {
           await this.native.run('punchDevice', { path, ranges: BigUint64Array.from(words) }, [snapshotId]);
         }
       },
+      flush: async () => void (await this.native.run('flush', { path }, [snapshotId])),
       close: () => this.directory.use(({ layout }) => releaseLoop(this.native, layout.unfinishedReplica(snapshotId))),
     };
   }
