@@ -14,7 +14,7 @@ import { type Config, parseConfig, SETTINGS, unknownNames } from '../driver/conf
 import { PluginMetrics } from '../driver/metrics/plugin-metrics.js';
 import { type Composition, composeServices } from '../driver/plugin/composition.js';
 import { createIdentityService } from '../driver/plugin/identity.js';
-import { nodeRpcs } from '../driver/plugin/node-rpcs.js';
+import { type NodeSide, nodeRpcs } from '../driver/plugin/node-rpcs.js';
 import { pluginFiles } from '../driver/plugin/open-files.js';
 import type { ServedRpc } from '../server/calls/served-rpc.js';
 import { type CsiServer, createCsiServer } from '../server/server.js';
@@ -72,16 +72,16 @@ export async function run(
   const maxConnections = await affordableConnections(wanted, pluginFiles(config), log);
   const metrics = metricsAddress === null ? null : new PluginMetrics({ showsVolumes });
   const uri = nodeUri(config.driverName, config.nodeId);
-  const findVolume = async (name: string, signal: AbortSignal): Promise<string | null> => {
+  const nodeSide = (): NodeSide => {
     if (composition === null) throw CsiError.unavailable('the plugin is starting; call again');
-    return composition.findVolume(name, signal);
+    return composition.nodeSide;
   };
   const server = createCsiServer({
     services: [identity],
     config: { ...config, maxConnections },
     logger: log,
     legacy: await legacyRpcsOf(config, () => composition),
-    routed: listen === null ? null : { settings: listen, nodeUri: uri, rpcs: nodeRpcs(findVolume) },
+    routed: listen === null ? null : { settings: listen, nodeUri: uri, rpcs: nodeRpcs(nodeSide) },
     observer: metrics?.calls,
   });
   // The handlers must exist before the socket does: whoever sees the socket may send a signal.

@@ -1,6 +1,8 @@
 /**
- * Chooses the node that makes a volume: the node of its source; otherwise the first node that the topology prefers and that has
- * room; otherwise, among nodes of equal rank, the node with the most capacity.
+ * Chooses the node that makes a volume. A volume from a source is made on the node of the source, unless its class lets other
+ * nodes pull the snapshot. All other volumes are made on the first node that the topology prefers and that has
+ * room; among nodes of equal rank, on the node with the most capacity. If the topology prefers none, a node that has the
+ * snapshot comes first, and then one with a replica.
  *
  * CreateVolume must find a volume that an earlier call with the same name has made, because the response of that call may have
  * been lost. With one candidate, which an orchestrator names if it schedules the pod first, the node itself finds the volume.
@@ -16,13 +18,14 @@
  */
 
 import type { Logger } from 'pino';
-import { nodeKey } from '../base/csi/handles.js';
+import { nodeKey, nodeKeyOf } from '../base/csi/handles.js';
 import type { CallContext, RequestOf } from '../base/csi/service.js';
 import { isMet, isWithin, nodeSegment, type TopologyRequirement } from '../base/csi/topology.js';
 import { parseTopologyRequirement } from '../base/csi/topology-fields.js';
 import { CsiError, StatusCode } from '../base/errors.js';
 import type { NodeConnection } from './node-connection.js';
 import type { Clock } from './node-list.js';
+import type { RemoteSources } from './remote-sources.js';
 
 export interface CreateVolumeDependencies {
   readonly topologyKey: string;
@@ -30,6 +33,8 @@ export interface CreateVolumeDependencies {
   /** Whether complete lists of nodes have lacked the node with this key for an hour. */
   isRetired(key: string): boolean;
   ask(node: NodeConnection, context: CallContext): Promise<Buffer>;
+  /** Brings snapshots to nodes that make volumes from them. */
+  readonly remoteSources: Pick<RemoteSources, 'bring' | 'hasReplica'>;
   /** The handle of the node's volume with this name; empty if the node has none. */
   find(node: NodeConnection, name: string, context?: CallContext): Promise<string>;
   /** Resolves when the time is up that nodes after the first rank have to answer. */
@@ -54,15 +59,17 @@ export class VolumePlacement {
 
   constructor(private readonly deps: CreateVolumeDependencies) {}
 
-  /** Creates the volume of a request without a source. */
+  /** Creates the volume of a request without a source, or with a snapshot that other nodes may pull. */
   async create(request: RequestOf<'CreateVolume'>, context: CallContext): Promise<Buffer> {
     const field = 'accessibility_requirements';
     const requirement = parseTopologyRequirement(request.accessibility_requirements, field);
-    const [first, ...others] = candidatesFor(requirement, this.deps.nodes(), this.deps.topologyKey);
+    const candidates = candidatesFor(requirement, this.deps.nodes(), this.deps.topologyKey);
+    const isFree = (requirement?.preferred ?? []).length === 0;
+    const [first, ...others] = isFree ? await this.#nearestFirst(candidates, request) : candidates;
     if (first === undefined) throw this.#noCandidate(requirement);
     this.#noteUnasked(request.name);
     if (others.length === 0) {
-      return this.#unlessLost(first.node, () => this.deps.ask(first.node, context));
+      return this.#unlessLost(first.node, () => this.#ask(first.node, request, context));
     }
     if (this.#names.has(request.name)) {
       throw CsiError.aborted(`volume '${request.name}' is being created by another call; try again when it has ended`);
@@ -106,7 +113,7 @@ export class VolumePlacement {
       if (owner !== null) return this.deps.ask(owner, context);
       for (const node of await this.#inOrder(equals, request, context)) {
         try {
-          return await this.deps.ask(node, context);
+          return await this.#ask(node, request, context);
         } catch (thrown) {
           if (!isFull(thrown)) throw thrown;
           refusal = thrown;
@@ -114,6 +121,33 @@ export class VolumePlacement {
       }
     }
     throw refusal;
+  }
+
+  /** Ranks nodes of equal rank by what a volume on them costs: nothing is pulled, it was pulled before, it has to be pulled. */
+  async #nearestFirst(
+    candidates: readonly Candidate[],
+    request: RequestOf<'CreateVolume'>,
+  ): Promise<readonly Candidate[]> {
+    const snapshotId = sourceOf(request);
+    if (snapshotId === null) return candidates;
+    const owner = nodeKeyOf(snapshotId);
+    const ranked = candidates.map(async ({ node }): Promise<Candidate> => {
+      if (node.key === owner) return { node, rank: 0 };
+      const late = this.deps.patience().then(() => false);
+      const hasReplica = await Promise.race([this.deps.remoteSources.hasReplica(node, snapshotId), late]);
+      return { node, rank: hasReplica ? 1 : 2 };
+    });
+    return (await Promise.all(ranked)).sort((a, b) => a.rank - b.rank);
+  }
+
+  async #ask(node: NodeConnection, request: RequestOf<'CreateVolume'>, context: CallContext): Promise<Buffer> {
+    const snapshotId = sourceOf(request);
+    // A volume that was made already needs no snapshot any more.
+    const isRemote = snapshotId !== null && nodeKeyOf(snapshotId) !== node.key;
+    if (isRemote && !(await this.deps.find(node, request.name, context))) {
+      await this.deps.remoteSources.bring(node, snapshotId, request.parameters['pool'] ?? '', context.deadline);
+    }
+    return this.deps.ask(node, context);
   }
 
   /** Turns UNAVAILABLE into RESOURCE_EXHAUSTED if the first node has been unreachable for GIVEN_UP_MS. */
@@ -248,6 +282,10 @@ export function candidatesFor<Node extends { id: string }>(
     })
     .sort((a, b) => a.rank - b.rank);
 }
+
+/** The handle of the snapshot that the volume is made from; null if there is none. */
+const sourceOf = ({ volume_content_source: source }: RequestOf<'CreateVolume'>): string | null =>
+  source?.snapshot?.snapshot_id ?? null;
 
 function isFull(thrown: unknown): boolean {
   return thrown instanceof CsiError && thrown.code === StatusCode.RESOURCE_EXHAUSTED;

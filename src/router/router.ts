@@ -57,7 +57,7 @@ export async function createRouter(
   const nodes = new Nodes({ driverName, tls, peerName, logger, source, now });
   const vendorVersion = packageVersion();
   const deps = { nodes, driverName, csiLevel, topologyKey, logger, now, duplicateFound, vendorVersion };
-  const { services, pluginCapabilities } = createRouterServices(deps);
+  const { services, pluginCapabilities, stop } = createRouterServices(deps);
   return {
     // The router answers for itself whatever its nodes do, except about their capabilities.
     identity: {
@@ -75,6 +75,7 @@ export async function createRouter(
       return nodes.isReady;
     },
     close: () => {
+      void stop();
       source.stop();
       nodes.close();
       tls.close();

@@ -9,7 +9,6 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import type { CsiLevel } from '../base/csi/capabilities.js';
 import { nodeKeyOf } from '../base/csi/handles.js';
-import { findVolumeMethod } from '../base/csi/node-proto.js';
 import { parsePage } from '../base/csi/pagination.js';
 import { CSI_PACKAGE, servedServices } from '../base/csi/proto.js';
 import {
@@ -26,9 +25,11 @@ import { capabilitiesFor, commonEntries } from './common-capabilities.js';
 import { VolumePlacement } from './create-volume.js';
 import { type ListRequest, mergedPage } from './merged-lists.js';
 import { decode, encode, fieldsOfRequest } from './messages.js';
+import { callNode } from './node-calls.js';
 import type { NodeCall, NodeConnection } from './node-connection.js';
 import type { Clock } from './node-list.js';
 import type { Nodes } from './nodes.js';
+import { RemoteSources } from './remote-sources.js';
 import { ownerIn, ROUTES, type Route } from './routes.js';
 
 export interface RouterDependencies {
@@ -73,22 +74,34 @@ const CAPABILITIES_MS = 5000;
 const LIST_BATCH = 2000;
 
 /** All services except Identity, which router.ts builds, and of that GetPluginCapabilities. */
-export function createRouterServices(deps: RouterDependencies): { services: AnyService[]; pluginCapabilities: Unary } {
+export function createRouterServices(deps: RouterDependencies): {
+  services: AnyService[];
+  pluginCapabilities: Unary;
+  stop(): Promise<void>;
+} {
   const router = new RoutedServices(deps);
   deps.nodes.onConnected = () => void router.placement.lookAgain();
   return {
     services: (['Controller', 'GroupController', 'SnapshotMetadata'] as const).map((name) => router.service(name)),
     pluginCapabilities: router.unary('Identity', 'GetPluginCapabilities', 'common'),
+    stop: () => router.remoteSources.stop(),
   };
 }
 
 class RoutedServices {
   readonly #callers = new Callers();
   readonly placement: VolumePlacement;
+  readonly remoteSources: RemoteSources;
 
   constructor(private readonly deps: RouterDependencies) {
+    this.remoteSources = new RemoteSources({
+      nodes: () => deps.nodes.all,
+      owning: (key, handle) => deps.nodes.owning(key, handle),
+      logger: deps.logger,
+    });
     this.placement = new VolumePlacement({
       ...deps,
+      remoteSources: this.remoteSources,
       nodes: () => deps.nodes.all,
       isRetired: (key) => deps.nodes.isRetired(key),
       ask: (node, context) => this.#ask(node, 'Controller', 'CreateVolume', context),
@@ -176,7 +189,8 @@ class RoutedServices {
   async #createVolume(request: RequestOf<'CreateVolume'>, context: CallContext): Promise<Buffer> {
     // The node of the source also checks whether the node meets the topology.
     const owner = ownerIn('CreateVolume', request);
-    if (owner !== null || request.volume_content_source !== null) {
+    const isRemote = request.parameters['remoteSources'] === 'true' && request.volume_content_source?.snapshot != null;
+    if ((owner !== null || request.volume_content_source !== null) && !(isRemote && owner !== null)) {
       const node = this.#nodeFor('CreateVolume', request);
       return this.#ask(node, 'Controller', 'CreateVolume', context);
     }
@@ -200,16 +214,13 @@ class RoutedServices {
 
   /** The handle of the node's volume with this name; empty if the node has none. */
   async #findVolume(node: NodeConnection, name: string, context?: CallContext): Promise<string> {
-    const { path, requestSerialize, responseDeserialize } = findVolumeMethod();
-    const request = requestSerialize({ name });
     const signal = AbortSignal.timeout(LATE_ANSWER_MS);
     const call =
       context === undefined
         ? { deadline: Infinity, signal, caller: 'router' }
         : this.#callOf('Controller', 'CreateVolume', context);
     try {
-      const answer = responseDeserialize(await node.unary({ ...call, path, request }));
-      return (answer as { volume_id: string }).volume_id;
+      return (await callNode(node, 'FindVolume', { name }, call)).volume_id;
     } catch (thrown) {
       // The node has a version that does not know this RPC.
       if (CsiError.from(thrown).code === StatusCode.UNIMPLEMENTED) return '';

@@ -4,7 +4,7 @@ import { randomUUID } from 'node:crypto';
 import { afterEach, test } from 'node:test';
 import { status } from '@grpc/grpc-js';
 import { nodeKey, nodeKeyOf } from '../../src/base/csi/handles.js';
-import { findVolumeMethod } from '../../src/base/csi/node-proto.js';
+import { nodeMethod } from '../../src/base/csi/node-proto.js';
 import { formatHostPort } from '../../src/base/settings/tls.js';
 import type { Message } from '../support/csi-client.js';
 import { eventually } from '../support/eventually.js';
@@ -45,7 +45,7 @@ afterEach(async () => {
 });
 
 test('what only routers may ask a node is not served on its socket', async (t) => {
-  const { requestSerialize, path } = findVolumeMethod();
+  const { requestSerialize, path } = nodeMethod('FindVolume');
   const direct = new RawConnection(cluster.node(0).plugin.endpoint);
   t.after(() => direct.close());
   await refused(direct.unary(path, requestSerialize({ name: 'x' })), 'UNIMPLEMENTED', /method/);

@@ -18,6 +18,9 @@ import { createIdentityService } from '../../src/driver/plugin/identity.js';
 import { nodeRpcs } from '../../src/driver/plugin/node-rpcs.js';
 import { requestCheck } from '../../src/driver/plugin/request-check.js';
 import { createServices } from '../../src/driver/plugin/services.js';
+import { describeSnapshot } from '../../src/driver/replicas/described-snapshot.js';
+import { OpenTransfers } from '../../src/driver/replicas/open-transfers.js';
+import { Pulls } from '../../src/driver/replicas/pulls.js';
 import { claimNodeIdentity } from '../../src/driver/volumes/node-identity.js';
 import { OperationLocks } from '../../src/driver/volumes/operation-locks.js';
 import { claimPool, type ReconcileReport, reconcile } from '../../src/driver/volumes/reconcile.js';
@@ -131,7 +134,16 @@ export class MemoryPlugin {
     });
     const { listen } = config;
     const uri = nodeUri(driverName, config.nodeId);
-    const served = nodeRpcs((name, signal) => volumeNamed({ catalogue, locks }, name, signal));
+    const directory = join(this.#directory, 'transfers');
+    mkdirSync(directory, { recursive: true });
+    const backendOf = (pool: string) => registry.owning(pool);
+    const shared = { catalogue, registry, locks, logger, directory };
+    const served = nodeRpcs(() => ({
+      findVolume: (name, signal) => volumeNamed({ catalogue, locks }, name, signal),
+      describeSnapshot: (snapshotId) => describeSnapshot(catalogue, registry, snapshotId),
+      transfers: new OpenTransfers({ ...shared, scanThreads, backendOf, settings: config.transfers }),
+      pulls: new Pulls(shared),
+    }));
     const rpcs = this.#options.servesRouters === false ? [] : served;
     const server = createCsiServer({
       services: [probed],

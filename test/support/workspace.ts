@@ -212,9 +212,9 @@ const MOUNT_OPTIONS: Readonly<Partial<Record<PoolKind, string>>> = {
 };
 
 /** A file system of that kind, in an image on a loop device, mounted in the workspace. Returns the mount point. */
-export function makePoolFileSystem(workspace: Workspace, kind: PoolKind, sizeMiB = 2048): string {
-  const image = sparseFile(workspace.path(`${kind}.img`), sizeMiB * 2 ** 20);
-  const mountPoint = workspace.path(`${kind}.pool`);
+export function makePoolFileSystem(workspace: Workspace, kind: PoolKind, sizeMiB = 2048, name: string = kind): string {
+  const image = sparseFile(workspace.path(`${name}.img`), sizeMiB * 2 ** 20);
+  const mountPoint = workspace.path(`${name}.pool`);
   const [mkfs, ...options] = MKFS[kind];
   execFileSync(mkfs, [...options, image], { stdio: ['ignore', 'ignore', 'pipe'] });
   execFileSync('mkdir', ['-p', mountPoint]);

@@ -15,6 +15,7 @@ const WINGS: Readonly<Record<string, readonly string[]>> = {
     'inspection',
     'metrics',
     'legacy',
+    'replicas',
     'node',
     'controller',
     'metadata',

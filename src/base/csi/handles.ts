@@ -16,6 +16,7 @@ const NODE_KEY = '[0-9a-f]{12}';
 const UUID = '[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}';
 const VOLUME_ID = new RegExp(`^vol-${NODE_KEY}-${UUID}$`);
 const VOLUME_ID_ANYWHERE = new RegExp(`vol-${NODE_KEY}-${UUID}`);
+const SNAPSHOT_ID = new RegExp(`^snap-${NODE_KEY}-${UUID}$`);
 const HANDLE = new RegExp(`^(?:vol|snap|group)-(${NODE_KEY})-${UUID}$`);
 
 export function newVolumeId(key: string): string {
@@ -32,6 +33,10 @@ export function newGroupSnapshotId(key: string): string {
 
 export function isVolumeId(id: string): boolean {
   return VOLUME_ID.test(id);
+}
+
+export function isSnapshotId(id: string): boolean {
+  return SNAPSHOT_ID.test(id);
 }
 
 /** The key of the node that a handle names; null for a string that is not a handle. */

@@ -1,8 +1,101 @@
-/** blockdelta.node.v1, loaded from proto/node.proto: what a router asks a node besides CSI. Both sides use this file. */
+/**
+ * blockdelta.node.v1, loaded from proto/node.proto: what a router asks a node besides CSI. Both sides use this file. Messages in
+ * JavaScript are as in proto.ts.
+ */
+import type { MethodDefinition } from '@grpc/grpc-js';
 import { type LoadedProto, loadProto } from './proto.js';
 
 export const NODE_PACKAGE = 'blockdelta.node.v1';
 export const NODE_SERVICE = `${NODE_PACKAGE}.Node`;
+
+/** The messages, written by hand: a generated type of each would be far longer than the proto. */
+export interface SnapshotMessage {
+  readonly snapshot_id: string;
+  readonly volume_id: string;
+  readonly size_bytes: string;
+  readonly sequence: string;
+  readonly creation_time_ns: string;
+  readonly content: string | number;
+  readonly file_system: string;
+  readonly uses: readonly { readonly access_mode: string; readonly block: boolean; readonly fs_type: string }[];
+  readonly catalogue_uuid: string;
+  readonly pool_uuid: string;
+}
+
+export interface BaseMessage {
+  readonly snapshot_id: string;
+  readonly size_bytes: string;
+}
+
+export interface PullStateMessage {
+  readonly status: string | number;
+  readonly base_snapshot_id: string;
+  readonly offset: string;
+  readonly done_bytes: string;
+  readonly total_bytes: string;
+  readonly bytes_per_second: string;
+  readonly failure: string;
+}
+
+export interface PieceMessage {
+  readonly base_snapshot_id: string;
+  readonly offset: string;
+  readonly next_offset: string;
+  readonly data_bytes: string;
+  readonly remaining_bytes: string;
+  readonly request_size: number;
+  readonly port: number;
+  readonly key: string;
+  readonly export_name: string;
+  readonly lease_ms: number;
+  readonly stall_ms: number;
+}
+
+/** The request and the response of each RPC. */
+export interface NodeRpcs {
+  FindVolume: [{ readonly name: string }, { readonly volume_id: string }];
+  FindSnapshot: [
+    { readonly snapshot_id: string; readonly snapshot: SnapshotMessage | null },
+    {
+      readonly snapshot: SnapshotMessage | null;
+      readonly pull: PullStateMessage | null;
+      readonly bases: readonly BaseMessage[];
+    },
+  ];
+  OpenTransfer: [
+    {
+      readonly snapshot_id: string;
+      readonly reader: string;
+      readonly bases: readonly BaseMessage[];
+      readonly offset: string;
+    },
+    PieceMessage,
+  ];
+  CloseTransfer: [{ readonly snapshot_id: string; readonly reader: string }, object];
+  PullSnapshot: [
+    {
+      readonly snapshot: SnapshotMessage | null;
+      readonly pool: string;
+      readonly host: string;
+      readonly piece: PieceMessage | null;
+      readonly asked: boolean;
+      readonly wait_ms: number;
+    },
+    PullStateMessage,
+  ];
+  ListPulls: [
+    object,
+    {
+      readonly pulls: readonly {
+        readonly snapshot: SnapshotMessage | null;
+        readonly state: PullStateMessage | null;
+        readonly pool: string;
+      }[];
+    },
+  ];
+}
+
+export type NodeRpc = keyof NodeRpcs;
 
 let loaded: LoadedProto<'Node'> | undefined;
 
@@ -12,9 +105,8 @@ export function nodeProto(): LoadedProto<'Node'> {
   return loaded;
 }
 
-/** The definition of the service's only RPC. */
-export function findVolumeMethod() {
-  const method = nodeProto().services.Node['FindVolume'];
-  if (method === undefined) throw new Error(`proto/node.proto has no ${NODE_SERVICE}.FindVolume`);
+export function nodeMethod(rpc: NodeRpc): MethodDefinition<object, object> {
+  const method = nodeProto().services.Node[rpc];
+  if (method === undefined) throw new Error(`proto/node.proto has no ${NODE_SERVICE}.${rpc}`);
   return method;
 }

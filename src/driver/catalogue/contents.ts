@@ -3,6 +3,7 @@ import { readCopy } from '../database/copy.js';
 import type {
   GroupSnapshotRecord,
   PublicationRecord,
+  ReplicaRecord,
   RetainedBaseRecord,
   SnapshotRecord,
   StagingRecord,
@@ -21,6 +22,7 @@ export interface CatalogueContents {
   snapshots: SnapshotRecord[];
   groups: GroupSnapshotRecord[];
   retainedBases: RetainedBaseRecord[];
+  replicas: ReplicaRecord[];
   stagings: StagingRecord[];
   publications: PublicationRecord[];
 }
@@ -41,6 +43,7 @@ export function catalogueContents(file: string): Promise<CatalogueContents> {
       snapshots: database.all('SELECT * FROM snapshots ORDER BY sequence').map(rows.snapshotRow),
       groups: database.all('SELECT * FROM group_snapshots ORDER BY group_snapshot_id').map(rows.groupRow),
       retainedBases: pools.flatMap(({ name }) => calls.listRetainedBases(name)),
+      replicas: calls.listReplicas(),
       stagings: database.all('SELECT * FROM stagings').map(rows.staging),
       publications: database.all('SELECT * FROM publications').map(rows.publicationRow),
     };

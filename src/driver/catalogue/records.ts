@@ -144,6 +144,37 @@ export interface NewRetainedBase {
   invalidReason: string | null;
 }
 
+/** A snapshot as its own node describes it, with everything that a volume from it needs. */
+export interface DescribedSnapshot {
+  snapshotId: string;
+  volumeId: string;
+  sizeBytes: bigint;
+  /** The order of the snapshots of its node. */
+  sequence: bigint;
+  creationTimeNs: bigint;
+  pristine: boolean;
+  /** As VolumeSource.fileSystem. */
+  fileSystem: string | null;
+  /** The capabilities of its volume. */
+  capabilities: readonly VolumeCapability[];
+  /** The uuids of the catalogue and of the pool that it is in. */
+  catalogueUuid: string;
+  poolUuid: string;
+}
+
+/** A copy on this node of a snapshot of another node, complete or being pulled. */
+export interface ReplicaRecord extends DescribedSnapshot {
+  /** The pool of this node. */
+  pool: string;
+  /** The replica that it was begun from; null if it was begun empty. */
+  baseId: string | null;
+  /** Where the next piece begins; null once the replica is complete. */
+  nextOffset: bigint | null;
+  /** When a call last asked for it, and when it was last used: completed, cloned, or the base of another. */
+  askedNs: bigint;
+  usedNs: bigint;
+}
+
 /** Part of a list that is ordered by id. */
 export interface ListPage {
   /** Only ids greater than this one; '' starts at the beginning. */

@@ -7,6 +7,7 @@ import type {
   ControllerPublicationRecord,
   GroupSnapshotRecord,
   PublicationRecord,
+  ReplicaRecord,
   RetainedBaseRecord,
   SnapshotRecord,
   SnapshotState,
@@ -99,6 +100,26 @@ export function retainedBaseRow(row: Row): RetainedBaseRecord {
     storedBytes: integer(row, 'stored_bytes'),
     invalidated: reason === null ? null : { reason, timeNs: integer(row, 'invalid_ns') },
     useful: integer(row, 'useful') === 1n,
+  };
+}
+
+export function replicaRow(row: Row): ReplicaRecord {
+  return {
+    snapshotId: text(row, 'snapshot_id'),
+    volumeId: text(row, 'volume_id'),
+    pool: text(row, 'pool'),
+    sizeBytes: integer(row, 'size_bytes'),
+    sequence: integer(row, 'sequence'),
+    creationTimeNs: integer(row, 'creation_time_ns'),
+    pristine: integer(row, 'pristine') === 1n,
+    fileSystem: optionalText(row, 'file_system'),
+    capabilities: json<VolumeCapability[]>(row, 'capabilities'),
+    catalogueUuid: text(row, 'catalogue_uuid'),
+    poolUuid: text(row, 'pool_uuid'),
+    baseId: optionalText(row, 'base_id'),
+    nextOffset: row['next_offset'] as bigint | null,
+    askedNs: integer(row, 'asked_ns'),
+    usedNs: integer(row, 'used_ns'),
   };
 }
 

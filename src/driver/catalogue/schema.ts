@@ -105,4 +105,26 @@ export const CATALOGUE_STEPS: readonly string[] = [
     PRIMARY KEY (volume_id, node_id)
   ) STRICT, WITHOUT ROWID;
   `,
+  `
+  -- Snapshots of other nodes: their ids, volumes and sequences are those of their own nodes.
+  CREATE TABLE replicas (
+    snapshot_id TEXT PRIMARY KEY,
+    volume_id TEXT NOT NULL,
+    pool TEXT NOT NULL REFERENCES pools(name),
+    size_bytes INTEGER NOT NULL CHECK (size_bytes > 0),
+    sequence INTEGER NOT NULL,
+    creation_time_ns INTEGER NOT NULL,
+    pristine INTEGER NOT NULL CHECK (pristine IN (0, 1)),
+    file_system TEXT,
+    capabilities TEXT NOT NULL,
+    catalogue_uuid TEXT NOT NULL,
+    pool_uuid TEXT NOT NULL,
+    base_id TEXT,
+    -- NULL once the replica is complete.
+    next_offset INTEGER CHECK (next_offset BETWEEN 0 AND size_bytes),
+    asked_ns INTEGER NOT NULL,
+    used_ns INTEGER NOT NULL
+  ) STRICT;
+  CREATE INDEX replicas_by_volume ON replicas(volume_id, sequence);
+  `,
 ];

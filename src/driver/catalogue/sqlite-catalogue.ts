@@ -12,6 +12,7 @@ import type { Row, SqliteConnection } from '../database/connection.js';
 import { serveDatabase } from '../database/database-service.js';
 import type { DatabaseDefinition } from '../database/definition.js';
 import type { RecordedObjects, UnfinishedWork } from './records.js';
+import { replicaCalls } from './replica-calls.js';
 import { retainedBaseCalls } from './retained-base-calls.js';
 import * as rows from './rows.js';
 import { CATALOGUE_STEPS } from './schema.js';
@@ -44,6 +45,7 @@ export function catalogueCalls(database: SqliteConnection) {
     ...snapshotCalls(database),
     ...groupCalls(database),
     ...retainedBaseCalls(database),
+    ...replicaCalls(database),
     ...stagingCalls(database),
     ...publicationCalls(database),
     ...controllerPublicationCalls(database),

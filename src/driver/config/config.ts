@@ -24,6 +24,7 @@ import {
 } from '../../base/settings/values.js';
 import { RUNTIME_DIRECTORY_SETTING } from '../../base/system/runtime-directory.js';
 import { parsePools, parseThinBlockSize } from './pools.js';
+import { parseTransfers } from './transfers.js';
 
 /** SETTINGS describes each setting, and the property names contain the units. Null if a setting is not set. */
 export type Config = ReturnType<typeof parseConfig>;
@@ -74,6 +75,20 @@ export const SETTINGS = {
     fallback: 'blockdelta-router',
     range: 'a DNS name',
     meaning: "the subject alternative name that a router's certificate must carry",
+  },
+  BLOCKDELTA_TRANSFER_PORTS: {
+    fallback: null,
+    unset: 'none',
+    range: '`port` or `first-last`, 1024 to 65535, at most 64 ports',
+    meaning:
+      'where other nodes read snapshots of this node, as many at once as there are ports; see docs/router.md#remote-sources. ' +
+      'Needs BLOCKDELTA_LISTEN_ADDRESS. Each port is open only while a transfer that the router has arranged needs it',
+  },
+  BLOCKDELTA_TRANSFER_RATE: {
+    fallback: null,
+    unset: 'no limit',
+    range: SIZE,
+    meaning: 'the most bytes in a second that one transfer sends',
   },
   BLOCKDELTA_NODE_ID: {
     fallback: null,
@@ -255,11 +270,13 @@ export function parseConfig(env: Environment) {
   const stateDirectory = parsed('BLOCKDELTA_STATE_DIR', parseDirectory);
   const pools = parsePools(given('BLOCKDELTA_POOLS'), stateDirectory);
   const legacyVersions = parseChoices('BLOCKDELTA_LEGACY_CSI', given('BLOCKDELTA_LEGACY_CSI') ?? '', LEGACY_VERSIONS);
+  const listen = parseListen(given, SETTINGS.BLOCKDELTA_TLS_PEER_NAME.fallback);
   // CSI allows no other files beside the socket.
   const ownTrees = [stateDirectory, dirname(service.socketPath), ...pools.map((pool) => pool.directory)];
   return Object.freeze({
     ...service,
-    listen: parseListen(given, SETTINGS.BLOCKDELTA_TLS_PEER_NAME.fallback),
+    listen,
+    transfers: parseTransfers(given, listen),
     nodeId: parseNodeId(given('BLOCKDELTA_NODE_ID') ?? hostname()),
     stateDirectory,
     pools: Object.freeze(pools),

@@ -28,7 +28,7 @@ import { type OperationLocks, shared, snapshotKey } from '../volumes/operation-l
 import { snapshotDeleting } from '../volumes/ready-volume.js';
 import { lockForDelta } from './delta-locks.js';
 import type { ScanKind, ScanObserver } from './scan-observer.js';
-import { type ScanChunk, scan } from './scanner.js';
+import { soundChunks } from './sound-chunks.js';
 
 export interface SnapshotMetadataDependencies {
   catalogue: AsyncCatalogue;
@@ -217,7 +217,9 @@ async function stream(
   const kind = kindOf(base);
   deps.observer?.scanStarted(kind, sums, params.startingOffset > 0n);
   try {
-    for await (const { bytes, result } of chunks(deps, job, first, context)) {
+    const turn = { group: target.pool, peer: context.peer, signal: context.signal };
+    const refused = (failure: SystemError): void => deps.changeLists?.refused(target, kind, failure);
+    for await (const { bytes, result } of soundChunks(deps.scanThreads, first, { ...params, turn }, refused)) {
       sums.chunks += 1;
       sums.entries += result.entries;
       sums.entryBytes += result.entryBytes;
@@ -238,40 +240,5 @@ async function stream(
     // The list waits for the end of the scan, because otherwise both would read the same maps at once.
     if (first.wantsList) deps.changeLists?.schedule(target.snapshotId, kind);
     context.note(sums);
-  }
-}
-
-/** A list may be joined with another list while it is read, and a list of another chain may be damaged as well. */
-const MAX_SOURCES = 4;
-
-/** The chunks of a scan. If a stored list fails, the scan continues with the source that the pool has instead. */
-async function* chunks(
-  { scanThreads, changeLists }: SnapshotMetadataDependencies,
-  { target, base, params }: ScanJob,
-  first: SnapshotScan,
-  { peer, signal }: StreamContext,
-): AsyncGenerator<ScanChunk, void, undefined> {
-  const turn = { group: target.pool, peer, signal };
-  let { startingOffset } = params;
-  let from = first;
-  for (let count = 1; ; count += 1) {
-    try {
-      for await (const chunk of scan(scanThreads, from.source, {
-        ...params,
-        startingOffset,
-        turn,
-      })) {
-        yield chunk;
-        // The start of a range that was found but not sent yet.
-        startingOffset = chunk.result.nextRangeStart;
-      }
-      return;
-    } catch (thrown) {
-      if (!(thrown instanceof SystemError) || count === MAX_SOURCES) throw thrown;
-      const refused = (): void => changeLists?.refused(target, kindOf(base), thrown);
-      const other = await from.instead(thrown, refused);
-      if (other === null) throw thrown;
-      from = other;
-    }
   }
 }

@@ -21,6 +21,10 @@ import type { Config } from '../config/config.js';
 import type { DatabaseEvent } from '../database/thread-task.js';
 import { assertCanOpenDirectories } from '../host/process-capabilities.js';
 import type { PluginMetrics } from '../metrics/plugin-metrics.js';
+import { describeSnapshot } from '../replicas/described-snapshot.js';
+import { OpenTransfers } from '../replicas/open-transfers.js';
+import { Pulls } from '../replicas/pulls.js';
+import { ReplicaKeeper } from '../replicas/replica-keeper.js';
 import { ChangeListMaker } from '../volumes/change-list-maker.js';
 import { claimNodeIdentity } from '../volumes/node-identity.js';
 import { OperationLocks } from '../volumes/operation-locks.js';
@@ -32,6 +36,7 @@ import { RetentionTimer } from '../volumes/retention-timer.js';
 import { StartReview } from '../volumes/start-review.js';
 import { LostRows } from '../volumes/unknown-objects.js';
 import { volumeNamed } from '../volumes/volume-named.js';
+import type { NodeSide } from './node-rpcs.js';
 import { PoolRecovery } from './pool-recovery.js';
 import { startBackends } from './pools-start.js';
 import { Recent } from './recent.js';
@@ -39,7 +44,7 @@ import { requestCheck } from './request-check.js';
 import { type LastStop, RunMarker } from './run-marker.js';
 import { createServices } from './services.js';
 import { type StartFacts, startFacts } from './start-facts.js';
-import { assertRoot, prepareStateDirectory } from './state-directory.js';
+import { assertRoot, emptyDirectory, prepareStateDirectory } from './state-directory.js';
 import { Teardown } from './teardown.js';
 import { startThreads } from './threads.js';
 
@@ -53,7 +58,8 @@ export interface Composition {
    * Called for every Probe.
    */
   health(): Promise<void>;
-  findVolume(name: string, signal: AbortSignal): Promise<string | null>;
+  /** For routers. */
+  readonly nodeSide: NodeSide;
   /** The recorded publications of the volume. */
   publicationsOf(volumeId: string): Promise<readonly PublicationRecord[]>;
   /** For the start line of the log. */
@@ -113,16 +119,27 @@ async function compose(
   const shared = { catalogue, registry, locks, retainedBases, logger };
   const backups = new CatalogueBackups({ ...state, logger });
   const { lost, settle } = await reconcilePools(stateDirectory, { ...shared, swept, backups });
+  const directory = await emptyDirectory(join(stateDirectory, 'transfers'));
+  const backendOf = (pool: string) => registry.owning(pool);
+  const { scanThreads } = threads;
+  const transfers = new OpenTransfers({ ...shared, scanThreads, backendOf, settings: config.transfers, directory });
+  const pulls = new Pulls({ ...shared, directory });
+  const keeper = new ReplicaKeeper({ ...shared, pulls, lacksRows: () => lost.found });
+  for (const backend of registry.all) await keeper.settle(backend);
   const pools = () => registry.all;
   const review = new StartReview({ ...shared, pools, lacksRows: () => lost.found });
   const prepare = async (backend: Backend): Promise<void> => {
     await settle(new BackendRegistry([backend]), backend.pool);
+    await keeper.settle(backend);
     review.start();
   };
   const recovery = new PoolRecovery({ registry, startAgain, prepare, logger });
   const observe = metrics?.scans.listProblem.bind(metrics.scans);
   const changeLists = new ChangeListMaker({ ...shared, observe });
   const background: readonly Background[] = [
+    transfers,
+    pulls,
+    keeper,
     new PoolUsageLog({ pools, logger }),
     recovery,
     changeLists,
@@ -155,7 +172,12 @@ async function compose(
     services: createServices(config, parts),
     check: requestCheck(identity, lost),
     health: () => health.get(),
-    findVolume: (name, signal) => volumeNamed({ catalogue, locks }, name, signal),
+    nodeSide: {
+      findVolume: (name, signal) => volumeNamed({ catalogue, locks }, name, signal),
+      describeSnapshot: (snapshotId) => describeSnapshot(catalogue, registry, snapshotId),
+      transfers,
+      pulls,
+    },
     publicationsOf: (volumeId) => catalogue.publications(volumeId),
   };
 }

@@ -1,27 +1,78 @@
 /** The node's side of blockdelta.node.v1 (proto/node.proto), for routers. */
 import { requireString } from '../../base/csi/fields.js';
-import { findVolumeMethod, NODE_SERVICE, nodeProto } from '../../base/csi/node-proto.js';
+import { NODE_SERVICE, type NodeRpc, type NodeRpcs, nodeMethod, nodeProto } from '../../base/csi/node-proto.js';
 import { requestTypeOf } from '../../base/csi/proto.js';
 import type { CallContext } from '../../base/csi/service.js';
 import type { ServedRpc } from '../../server/calls/served-rpc.js';
+import type { DescribedSnapshot } from '../catalogue/records.js';
+import * as messages from '../replicas/node-messages.js';
+import type { OpenTransfers } from '../replicas/open-transfers.js';
+import type { Pulls } from '../replicas/pulls.js';
 
-/** Resolves to the id of the volume with that name; null if there is none. */
-export type FindVolume = (name: string, signal: AbortSignal) => Promise<string | null>;
+/** What routers ask of the plugin, once it has started. */
+export interface NodeSide {
+  /** Resolves to the id of the volume with that name; null if there is none. */
+  findVolume(name: string, signal: AbortSignal): Promise<string | null>;
+  /** Null if this node has no such snapshot that is ready. */
+  describeSnapshot(snapshotId: string): Promise<DescribedSnapshot | null>;
+  transfers: Pick<OpenTransfers, 'open' | 'close'>;
+  pulls: Pick<Pulls, 'pull' | 'state' | 'bases' | 'asked'>;
+}
 
-export function nodeRpcs(findVolume: FindVolume): ServedRpc[] {
-  const name = 'FindVolume';
-  return [
-    {
-      service: NODE_SERVICE,
-      name,
-      definition: findVolumeMethod(),
-      requestType: requestTypeOf(nodeProto().root, NODE_SERVICE, name),
-      handler: (find) => async (request: { readonly name: string }, context: CallContext) => {
-        const wanted = requireString(request.name, 'name');
-        // This call waits until the plugin has started: nobody knows the volumes before.
-        await find('Controller', 'CreateVolume', context.signal);
-        return { volume_id: (await findVolume(wanted, context.signal)) ?? '' };
-      },
+type Handlers = {
+  [R in NodeRpc]: (request: NodeRpcs[R][0], node: NodeSide, context: CallContext) => Promise<NodeRpcs[R][1]>;
+};
+
+const HANDLERS: Handlers = {
+  FindVolume: async ({ name }, node, { signal }) => ({
+    volume_id: (await node.findVolume(requireString(name, 'name'), signal)) ?? '',
+  }),
+  FindSnapshot: async (request, node) => {
+    const { snapshotId, snapshot } = messages.findRequest(request);
+    const own = await node.describeSnapshot(snapshotId);
+    const state = own === null ? await node.pulls.state(snapshotId) : null;
+    return {
+      snapshot: own === null ? null : messages.snapshotMessage(own),
+      pull: state === null ? null : messages.pullStateMessage(state),
+      bases: snapshot === null ? [] : messages.baseMessages(await node.pulls.bases(snapshot)),
+    };
+  },
+  OpenTransfer: async (request, node, context) => {
+    const wanted = messages.parseTransferRequest(request);
+    const transfer = await node.transfers.open(wanted, context.signal);
+    const { reader } = wanted;
+    const { baseId, offset, port } = transfer;
+    const { ranges, dataBytes } = transfer.piece;
+    context.note({ reader, base: baseId ?? '', offset, port, ranges, dataBytes });
+    return messages.pieceMessage(transfer);
+  },
+  CloseTransfer: async (request, node) => {
+    await node.transfers.close(messages.parseCloseRequest(request));
+    return {};
+  },
+  PullSnapshot: async (request, node, context) => {
+    const { order, waitMs } = messages.parsePull(request);
+    const state = await node.pulls.pull(order, waitMs, context.signal);
+    const { status, doneBytes, totalBytes } = state;
+    context.note({ snapshot_id: order.snapshot.snapshotId, status, doneBytes, totalBytes });
+    return messages.pullStateMessage(state);
+  },
+  ListPulls: async (_request, node) => ({
+    pulls: (await node.pulls.asked()).map(({ record, state }) => messages.pullMessage(record, state)),
+  }),
+};
+
+/** @param node throws UNAVAILABLE until the plugin has started */
+export function nodeRpcs(node: () => NodeSide): ServedRpc[] {
+  return (Object.keys(HANDLERS) as NodeRpc[]).map((name) => ({
+    service: NODE_SERVICE,
+    name,
+    definition: nodeMethod(name),
+    requestType: requestTypeOf(nodeProto().root, NODE_SERVICE, name),
+    handler: (find) => async (request: never, context: CallContext) => {
+      // This call waits until the plugin has started: nobody knows the volumes before.
+      await find('Controller', 'CreateVolume', context.signal);
+      return HANDLERS[name](request, node(), context);
     },
-  ];
+  }));
 }

@@ -36,12 +36,17 @@ const CHANGES: ReadonlySet<string> = new Set<RpcName>([
  */
 const ALWAYS_SERVED: readonly string[] = ['NodeUnstageVolume', 'NodeUnpublishVolume'];
 
+/** There may be a replica of a snapshot of another node here: volumes/volume-source.ts looks. */
+const SOURCE = 'volume_content_source.snapshot.snapshot_id';
+
 /** @param lost read at each call, because a pool that starts later may show that rows are missing */
 export function requestCheck(identity: NodeIdentity, lost: Pick<LostRows, 'found' | 'refusal'>): RequestCheck {
   return (rpc, request) => {
     if (lost.found && CHANGES.has(rpc)) throw lost.refusal(rpc);
     if (ALWAYS_SERVED.includes(rpc)) return;
-    const foreign = handlesIn(rpc, request).find(({ handle }) => isForeign(handle, identity));
+    const foreign = handlesIn(rpc, request).find(
+      ({ field, handle }) => field !== SOURCE && isForeign(handle, identity),
+    );
     if (foreign !== undefined) throw refusal(rpc, foreign, identity);
   };
 }

@@ -3,7 +3,7 @@
  * what it holds outlives the machine. Knows nothing of what is kept there.
  */
 import { constants } from 'node:fs';
-import { access, mkdir, statfs } from 'node:fs/promises';
+import { access, mkdir, rm, statfs } from 'node:fs/promises';
 import { CsiError, errorCode } from '../../base/errors.js';
 import type { Logger } from '../../base/logger.js';
 import { hasCapability } from '../host/process-capabilities.js';
@@ -29,6 +29,13 @@ export async function prepareStateDirectory(directory: string, logger: Pick<Logg
     { directory },
     `the state directory is on ${found}: all volumes are lost with it; set BLOCKDELTA_STATE_DIR to a directory on a disk`,
   );
+}
+
+/** A directory that only this user can enter, without what an earlier run has left there. Returns its path. */
+export async function emptyDirectory(path: string): Promise<string> {
+  await rm(path, { recursive: true, force: true });
+  await mkdir(path, { mode: 0o700 });
+  return path;
 }
 
 const REASONS: Readonly<Record<string, string>> = {

@@ -10,6 +10,7 @@ import { isIPv4 } from 'node:net';
 import { CsiError } from '../../base/errors.js';
 import { ExecError } from '../../base/process/exec.js';
 import { runProgram } from '../../base/process/program.js';
+import { SerialQueue } from '../serial-queue.js';
 import type { Range } from './piece-list.js';
 import { IDENTITY, type Ticket, writeKey } from './ticket.js';
 import { processorSecondsFor } from './work.js';
@@ -35,6 +36,7 @@ export async function fetchData(
   fetching: Fetching & {
     /** Bytes in one request, a power of two: ranges are rounded outwards to its multiples, with the source's bytes. */
     requestSize: number;
+    onPercent?(percent: number): void;
   },
 ): Promise<void> {
   const { devicePath, requestSize } = fetching;
@@ -49,17 +51,23 @@ export async function fetchData(
     uri,
     devicePath,
   ];
-  await atSource('nbdcopy', fetching, 'copy the data', argumentsFor, () => undefined);
+  const report = (text: string): void => {
+    const [, percent] = /(\d{1,3})\/100\n$/.exec(text) ?? [];
+    if (percent !== undefined) fetching.onPercent?.(Math.min(Number(percent), 100));
+  };
+  await atSource('nbdcopy', fetching, 'copy the data', argumentsFor, report);
 }
 
 /**
- * Calls `take` with the ranges that the source says are zeros, ascending, in batches. Fails as fetchData; FAILED_PRECONDITION if
- * a range goes beyond `sizeBytes`.
+ * Calls `take` with the ranges that the source says are zeros, ascending, in batches, one batch at a time. Fails as `take` and
+ * fetchData do; FAILED_PRECONDITION if a range goes beyond `sizeBytes`.
  */
 export async function fetchZeros(
   fetching: Fetching & { sizeBytes: bigint },
-  take: (ranges: readonly Range[]) => void,
+  take: (ranges: readonly Range[]) => void | Promise<void>,
 ): Promise<void> {
+  const taken = new SerialQueue();
+  let failure: unknown = null;
   let rest = '';
   let position = 0n;
   const parse = (text: string): void => {
@@ -72,10 +80,12 @@ export async function fetchZeros(
       position = range.offset + range.size;
       if (range.type === ZERO) ranges.push(range);
     }
-    if (ranges.length > 0) take(ranges);
+    if (ranges.length > 0) void taken.run(async () => take(ranges)).catch((thrown) => (failure ??= thrown));
   };
   await atSource('nbdinfo', fetching, 'ask which ranges are zeros', (uri) => ['--map', uri], parse);
   if (rest !== '') throw invalidMap(rest);
+  await taken.idle();
+  if (failure !== null) throw failure;
 }
 
 /** NBD_STATE_ZERO without NBD_STATE_HOLE: a hole says nothing about the target. */

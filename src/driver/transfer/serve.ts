@@ -35,6 +35,7 @@ export interface Serving {
 
 export interface TransferServer {
   readonly port: number;
+  readonly hasEnded: boolean;
   /** Resolves when the server has ended, for whatever reason. */
   readonly exited: Promise<ProgramExit>;
   /** Ends the server and all connections to it. */
@@ -71,7 +72,14 @@ export async function serveTransfer(serving: Serving): Promise<TransferServer> {
       program.kill('SIGKILL');
       await exited;
     };
-    return { port: bound, exited, close };
+    return {
+      port: bound,
+      exited,
+      close,
+      get hasEnded() {
+        return program.exit !== null;
+      },
+    };
   } catch (thrown) {
     await removeKey();
     throw thrown;

@@ -66,6 +66,9 @@ export const groupSnapshotKey = (groupSnapshotId: string): LockRequest =>
   exclusive(`id:${groupSnapshotId}`, `group snapshot ${groupSnapshotId}`);
 export const groupSnapshotNameKey = (name: string): LockRequest =>
   exclusive(`group-snapshot-name:${name}`, `group snapshot name '${name}'`);
+/** @param transfer the snapshot and its reader */
+export const transferKey = (transfer: string): LockRequest =>
+  exclusive(`transfer:${transfer}`, `the transfer of ${transfer}`);
 /** Normalizes the path's spelling, because a request takes its locks before its paths are checked. */
 export const pathKey = (path: string): LockRequest =>
   exclusive(`path:${normalize(path).replace(/\/$/, '')}`, `path ${path}`);

@@ -12,7 +12,7 @@ import { newVolumeId } from '../../base/csi/handles.js';
 import type { StringMap } from '../../base/csi/string-map.js';
 import type { CapacityRange } from '../../base/csi/volume-capability.js';
 import { CsiError } from '../../base/errors.js';
-import type { Backend, PoolCapacity } from '../backends/backend.js';
+import type { Backend, PoolCapacity, PoolObjectId } from '../backends/backend.js';
 import type { VolumeRecord } from '../catalogue/records.js';
 import { assertUnpublished } from '../usage/publications.js';
 import { copyInTime } from './copy-in-time.js';
@@ -24,7 +24,7 @@ import { PoolAdmission } from './pool-admission.js';
 import { readyVolume } from './ready-volume.js';
 import { expandVolume } from './volume-expansion.js';
 import { chooseSize, incompatibleField, type VolumeRequest } from './volume-rules.js';
-import { assertSourceFileSystem, assertSourcePool, findSource, makeStorage } from './volume-source.js';
+import { assertSourceFileSystem, assertSourcePool, findSource } from './volume-source.js';
 
 export class VolumeManager {
   readonly #admission = new PoolAdmission();
@@ -107,7 +107,7 @@ export class VolumeManager {
 
   async #createNew(request: VolumeRequest): Promise<VolumeRecord> {
     const { catalogue, registry, nodeKey } = this.deps;
-    const source = await findSource(catalogue, registry, request);
+    const source = await findSource(catalogue, registry, request, nodeKey);
     assertSourceFileSystem(source, request.capabilities);
     const pool = request.parameters['pool'];
     const backend = pool === undefined && source !== null ? registry.owning(source.pool) : registry.select(pool ?? '');
@@ -146,17 +146,21 @@ export class VolumeManager {
         createdNs: BigInt(Date.now()) * 1_000_000n,
       };
       await catalogue.insertVolume(volume);
-      return this.#createStorage(volume, request.deadline);
+      return this.#createStorage(volume, source?.object ?? null, request.deadline);
     });
   }
 
   /** Turns a row in state `creating` into a ready volume. A failure leaves neither storage nor row behind. */
-  async #createStorage(volume: VolumeRecord, deadline: number | undefined): Promise<VolumeRecord> {
+  async #createStorage(
+    volume: VolumeRecord,
+    source: PoolObjectId | null,
+    deadline: number | undefined,
+  ): Promise<VolumeRecord> {
     const { catalogue, locks, registry } = this.deps;
     const backend = registry.owning(volume.pool);
     return locks.run([volumeKey(volume.volumeId)], async () => {
       try {
-        await makeStorage(backend, volume, deadline);
+        await backend.volumes.create(volume.volumeId, volume.sizeBytes, source, deadline);
       } catch (thrown) {
         const onFailure = logLeftover(this.deps.logger, {
           stays: `volume ${volume.volumeId} in pool '${volume.pool}', half created`,
@@ -166,6 +170,7 @@ export class VolumeManager {
         throw thrown;
       }
       await catalogue.setVolumeState(volume.volumeId, 'ready');
+      if (source !== null && 'replicaId' in source) await catalogue.replicaUsed(source.replicaId, volume.createdNs);
       return { ...volume, state: 'ready' };
     });
   }

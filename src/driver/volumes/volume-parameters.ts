@@ -13,7 +13,7 @@ import { DEFAULT_FILE_SYSTEM, type FileSystem, isFileSystem } from '../host/file
 import { isMutableParameter, MUTABLE_PARAMETERS, parseDeviceSettings } from './device-settings.js';
 
 /** Fixed for the life of a volume. */
-export const VOLUME_PARAMETERS = ['pool', 'mkfsOptions', 'mountOptions'] as const;
+export const VOLUME_PARAMETERS = ['pool', 'mkfsOptions', 'mountOptions', 'remoteSources'] as const;
 
 interface VolumeKind {
   capabilities: readonly VolumeCapability[];
@@ -43,7 +43,11 @@ export function knownParameters(): string[] {
 }
 
 function assertOptions(parameters: StringMap, type: FileSystem | null): void {
-  const { mkfsOptions, mountOptions } = parameters;
+  const { mkfsOptions, mountOptions, remoteSources } = parameters;
+  // The router reads it; a node alone has no other nodes to ask.
+  if (remoteSources !== undefined && remoteSources !== 'true' && remoteSources !== 'false') {
+    throw CsiError.invalidArgument("parameters['remoteSources'] must be true or false");
+  }
   if (mkfsOptions !== undefined) parseMkfsOptions(mkfsOptions, "parameters['mkfsOptions']", type);
   if (mountOptions !== undefined) {
     parseMountOptions(mountOptions, "parameters['mountOptions']", type);

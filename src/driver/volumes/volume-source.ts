@@ -1,11 +1,12 @@
 /** The content source of a new volume: none, a snapshot, or another volume. */
 
+import { nodeKeyOf } from '../../base/csi/handles.js';
 import type { VolumeCapability } from '../../base/csi/volume-capability.js';
 import { CsiError } from '../../base/errors.js';
 import type { Backend, PoolObjectId } from '../backends/backend.js';
 import type { BackendRegistry } from '../backends/registry.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
-import type { VolumeRecord } from '../catalogue/records.js';
+import type { ReplicaRecord, VolumeRecord } from '../catalogue/records.js';
 import { type FileSystem, isFileSystem } from '../host/file-systems.js';
 import { isPristine } from './pristine.js';
 import { snapshotDeleting, volumeDeleting } from './ready-volume.js';
@@ -23,22 +24,29 @@ export interface VolumeSource {
   capabilities: readonly VolumeCapability[];
   /** The file system that a copy is certain to hold; null if the copy holds none yet, or if its file system is not known. */
   fileSystem: FileSystem | null;
+  /** In the pool. */
+  object: PoolObjectId;
 }
 
 /** A source whose file system is not known yet. */
-type FoundSource = Omit<VolumeSource, 'fileSystem'>;
+type FoundSource = Omit<VolumeSource, 'fileSystem' | 'object'>;
 
 /**
  * Finds the source; null if the volume is to be empty. NOT_FOUND if the source does not exist, FAILED_PRECONDITION if it is
- * being deleted or its pool does not hold it completely. The caller holds the lock of the source.
+ * being deleted or its pool does not hold it completely, RESOURCE_EXHAUSTED if it is a snapshot of another node and there is no
+ * replica of it. The caller holds the lock of the source.
  */
 export async function findSource(
   catalogue: AsyncCatalogue,
   registry: BackendRegistry,
   { sourceSnapshotId, sourceVolumeId }: SourceIds,
+  nodeKey: string,
 ): Promise<VolumeSource | null> {
   if (sourceSnapshotId !== null) {
     const snapshot = await catalogue.snapshotById(sourceSnapshotId);
+    const replica = snapshot === null ? await catalogue.replicaById(sourceSnapshotId) : null;
+    if (replica !== null) return fromReplica(registry, replica);
+    assertOwn(sourceSnapshotId, nodeKey);
     if (snapshot?.state === 'deleting') throw snapshotDeleting(sourceSnapshotId, 'DeleteSnapshot');
     const volume = snapshot === null ? null : await catalogue.volumeById(snapshot.volumeId);
     const label = `snapshot ${sourceSnapshotId}`;
@@ -46,7 +54,7 @@ export async function findSource(
     const backend = registry.owning(source.pool);
     await backend.snapshots.check(sourceSnapshotId, source.sizeBytes);
     const object = { snapshotId: sourceSnapshotId };
-    return { ...source, fileSystem: await fileSystemOf(backend, object, source, volume) };
+    return { ...source, fileSystem: await fileSystemOf(backend, object, source, volume), object };
   }
   if (sourceVolumeId === null) return null;
   const volume = await catalogue.volumeById(sourceVolumeId);
@@ -64,7 +72,31 @@ export async function findSource(
   const isGrown = storedBytes !== null && storedBytes > source.sizeBytes;
   const current = { ...source, pristine, sizeBytes: isGrown ? storedBytes : source.sizeBytes };
   const object = { volumeId: sourceVolumeId };
-  return { ...current, fileSystem: await fileSystemOf(backend, object, current, volume) };
+  return { ...current, fileSystem: await fileSystemOf(backend, object, current, volume), object };
+}
+
+/** An orchestrator tries another node after RESOURCE_EXHAUSTED, CSI's code for what this topology cannot provide. */
+function assertOwn(snapshotId: string, nodeKey: string): void {
+  const owner = nodeKeyOf(snapshotId);
+  if (owner === null || owner === nodeKey) return;
+  throw CsiError.resourceExhausted(
+    `volume_content_source.snapshot.snapshot_id: ${snapshotId} belongs to the node with the key ${owner}, and this is the node ` +
+      `with the key ${nodeKey}, which has no replica of it; call the plugin of that node, or a router`,
+  );
+}
+
+/** A snapshot of another node, as that node has described it. ABORTED until all of it is here. */
+async function fromReplica(registry: BackendRegistry, replica: ReplicaRecord): Promise<VolumeSource> {
+  const { snapshotId, pool, sizeBytes, pristine, capabilities, fileSystem, nextOffset } = replica;
+  if (nextOffset !== null) {
+    throw CsiError.aborted(
+      `snapshot ${snapshotId} of another node is still being pulled; try again when it is complete`,
+    );
+  }
+  await registry.owning(pool).replicas?.check(snapshotId, sizeBytes);
+  const known = fileSystem !== null && isFileSystem(fileSystem) ? fileSystem : null;
+  const object = { replicaId: snapshotId };
+  return { label: `snapshot ${snapshotId}`, pool, sizeBytes, pristine, capabilities, fileSystem: known, object };
 }
 
 /**
@@ -122,16 +154,4 @@ export function assertSourcePool(backend: Backend, source: VolumeSource | null):
     `parameters['pool'] is '${backend.pool}' and ${source.label} is in pool '${source.pool}': ` +
       'a volume is created in the pool of its source',
   );
-}
-
-/** Creates the volume's storage with its content. */
-export async function makeStorage(backend: Backend, volume: VolumeRecord, deadline: number | undefined): Promise<void> {
-  const { volumeId, sizeBytes, sourceSnapshotId, sourceVolumeId } = volume;
-  const source =
-    sourceSnapshotId !== null
-      ? { snapshotId: sourceSnapshotId }
-      : sourceVolumeId !== null
-        ? { volumeId: sourceVolumeId }
-        : null;
-  await backend.volumes.create(volumeId, sizeBytes, source, deadline);
 }

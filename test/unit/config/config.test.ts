@@ -47,6 +47,7 @@ test('E6 and E15: the endpoint alone is enough: everything else has a default', 
     streamStallMs: 60_000,
     scanThreads: 2,
     deviceThreads: 4,
+    transfers: { ports: [], host: '0.0.0.0', bytesPerSecond: null },
     volumeThreads: 12,
   });
 });
@@ -128,7 +129,7 @@ test('every setting can be given, and changes nothing but what it says', () => {
   const given = new Set<string>(['CSI_ENDPOINT', ...TAKEN.map(([name]) => name)]);
   const others = Object.keys(SETTINGS).filter((name) => !given.has(name));
   assert.ok(
-    others.every((name) => /_(LISTEN|TLS)_/.test(name)),
+    others.every((name) => /_(LISTEN|TLS|TRANSFER)_/.test(name)),
     `${others}`,
   );
 });
@@ -283,6 +284,24 @@ test('an address, of IPv6 in brackets, and three files make a listener for route
   assert.equal(named.listen?.tls.peerName, 'r.example');
   const { address } = named.listen;
   assert.deepEqual([address.host, formatHostPort(address)], ['fd00::1', '[fd00::1]:9810']);
+});
+
+test('transfers have ports beside a listener for routers, of IPv4, and may have a rate', () => {
+  const ports = { BLOCKDELTA_TRANSFER_PORTS: '10900-10902' };
+  const { transfers } = parseConfig({ CSI_ENDPOINT, ...ADDRESS, ...FILES, ...ports, BLOCKDELTA_TRANSFER_RATE: '20Mi' });
+  assert.deepEqual(transfers, { ports: [10_900, 10_901, 10_902], host: '10.0.0.1', bytesPerSecond: 20n << 20n });
+  const any = { BLOCKDELTA_LISTEN_ADDRESS: '[::]:9810', BLOCKDELTA_TRANSFER_PORTS: '65535' };
+  assert.deepEqual(parseConfig({ CSI_ENDPOINT, ...FILES, ...any }).transfers, {
+    ports: [65_535],
+    host: '0.0.0.0',
+    bytesPerSecond: null,
+  });
+  refuses(ports, /BLOCKDELTA_TRANSFER_PORTS is set and BLOCKDELTA_LISTEN_ADDRESS is not/);
+  for (const value of ['', '1023', '80-90', '10900-10899', '10900-10964', '65536', '10900,10901', 'x']) {
+    const env = { ...ADDRESS, ...FILES, BLOCKDELTA_TRANSFER_PORTS: value };
+    if (value !== '') refuses(env, /BLOCKDELTA_TRANSFER_PORTS is '.*': it must be a port or two/, value);
+  }
+  refuses({ BLOCKDELTA_TRANSFER_RATE: 'fast' }, /BLOCKDELTA_TRANSFER_RATE/);
 });
 
 test('an incomplete set of TLS settings names what is missing', () => {

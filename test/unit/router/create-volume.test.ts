@@ -44,6 +44,7 @@ async function placed(late: string, failures = 0) {
       made.set(id, `vol-of-${id}`);
       return Buffer.from(id);
     },
+    remoteSources: { bring: async () => undefined, hasReplica: async () => false },
     isRetired: () => false,
     capacityOf: async () => 0n,
     patience: async () => undefined,

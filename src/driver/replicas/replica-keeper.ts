@@ -1,0 +1,130 @@
+/**
+ * Removes replicas that nobody needs any more. A replica is a cache: the newest one of each volume stays for a week after its
+ * last use, because the next pull of the volume starts from it, and all others for an hour. A pull that no call waits for stays
+ * for an hour, too. A pool with little free space frees the least recently used replicas first, long before it touches anything
+ * else, but none that is being pulled or that a call has asked for in the last minutes.
+ */
+import { CsiError, StatusCode } from '../../base/errors.js';
+import type { Logger } from '../../base/logger.js';
+import { Periodic } from '../../base/periodic.js';
+import type { Backend } from '../backends/backend.js';
+import type { BackendRegistry } from '../backends/registry.js';
+import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
+import type { ReplicaRecord } from '../catalogue/records.js';
+import { type OperationLocks, snapshotKey } from '../volumes/operation-locks.js';
+import { type Pulls, replicaReserve } from './pulls.js';
+
+export interface ReplicaKeeperOptions {
+  catalogue: Pick<AsyncCatalogue, 'listReplicas' | 'replicaById' | 'removeReplica'>;
+  registry: BackendRegistry;
+  locks: OperationLocks;
+  pulls: Pick<Pulls, 'isRunning'>;
+  /** Whether the catalogue has lost rows: then nothing is removed, because its record may be lost. */
+  lacksRows(): boolean;
+  logger: Pick<Logger, 'info' | 'warn'>;
+  now?: () => number;
+}
+
+const INTERVAL_MS = 5000;
+const HOUR_MS = 3_600_000;
+const NEWEST_MS = 7 * 24 * HOUR_MS;
+const OTHERS_MS = HOUR_MS;
+const ASKED_MS = 15 * 60_000;
+
+export class ReplicaKeeper extends Periodic {
+  constructor(private readonly options: ReplicaKeeperOptions) {
+    super(INTERVAL_MS, () => this.round());
+  }
+
+  /** Never rejects. */
+  async round(): Promise<void> {
+    const { registry, logger, lacksRows } = this.options;
+    if (lacksRows()) return;
+    for (const backend of registry.all) {
+      try {
+        await this.#keep(backend);
+      } catch (thrown) {
+        logger.warn({ pool: backend.pool, err: CsiError.from(thrown) }, 'could not review the replicas');
+      }
+    }
+  }
+
+  /** Removes a replica with its row, the row last. ABORTED while it is in use. Succeeds if there is none. */
+  async remove(snapshotId: string): Promise<void> {
+    const { catalogue, locks, registry, pulls } = this.options;
+    await locks.run([snapshotKey(snapshotId)], async () => {
+      if (pulls.isRunning(snapshotId))
+        throw CsiError.aborted(`snapshot ${snapshotId} is being pulled; try again later`);
+      const record = await catalogue.replicaById(snapshotId);
+      if (record === null) return;
+      await registry.owning(record.pool).replicas?.delete(snapshotId);
+      await catalogue.removeReplica(snapshotId);
+    });
+  }
+
+  async #keep(backend: Backend): Promise<void> {
+    if (backend.replicas === undefined) return;
+    const { catalogue, logger } = this.options;
+    const records = (await catalogue.listReplicas()).filter(({ pool }) => pool === backend.pool);
+    const outdated = new Set(this.#outdated(records));
+    for (const { snapshotId } of outdated) await this.#tryRemove(snapshotId);
+    const byUse = records.filter((each) => !outdated.has(each)).sort((a, b) => (a.usedNs < b.usedNs ? -1 : 1));
+    for (const record of byUse) {
+      const { totalBytes, freeBytes } = await backend.capacity('recent');
+      if (freeBytes >= replicaReserve(totalBytes)) return;
+      if (this.#ageMs(record.askedNs) < ASKED_MS || !(await this.#tryRemove(record.snapshotId))) continue;
+      logger.info({ snapshot: record.snapshotId, pool: backend.pool, freeBytes }, 'a replica was freed for space');
+    }
+  }
+
+  #outdated(records: readonly ReplicaRecord[]): ReplicaRecord[] {
+    const newest = new Map<string, ReplicaRecord>();
+    for (const record of records) if (record.nextOffset === null) newest.set(record.volumeId, record);
+    return records.filter((record) => {
+      const isNewest = newest.get(record.volumeId) === record;
+      return Math.min(this.#ageMs(record.usedNs), this.#ageMs(record.askedNs)) >= (isNewest ? NEWEST_MS : OTHERS_MS);
+    });
+  }
+
+  /**
+   * Makes the rows and the replicas of a pool agree, before calls are served. A row that is not complete beside a replica that is
+   * stays: the next call for the snapshot finds it (pulls.ts). Never rejects.
+   */
+  async settle(backend: Backend): Promise<void> {
+    const { catalogue, logger, lacksRows } = this.options;
+    const { replicas, pool } = backend;
+    if (replicas === undefined || lacksRows()) return;
+    try {
+      const records = (await catalogue.listReplicas()).filter((record) => record.pool === pool);
+      const held = new Map((await replicas.list()).map((each) => [each.snapshotId, each]));
+      for (const { snapshotId, nextOffset } of records) {
+        const found = held.get(snapshotId);
+        held.delete(snapshotId);
+        if (found !== undefined && (found.isComplete || nextOffset !== null)) continue;
+        logger.warn(
+          { snapshot: snapshotId, pool },
+          'a replica is gone from its pool, or is not whole; it is pulled again',
+        );
+        await replicas.delete(snapshotId);
+        await catalogue.removeReplica(snapshotId);
+      }
+      for (const snapshotId of held.keys()) await replicas.delete(snapshotId);
+    } catch (thrown) {
+      logger.warn({ pool, err: CsiError.from(thrown) }, 'could not compare the replicas of a pool with their rows');
+    }
+  }
+
+  async #tryRemove(snapshotId: string): Promise<boolean> {
+    return this.remove(snapshotId).then(
+      () => true,
+      (thrown) => {
+        if (CsiError.from(thrown).code !== StatusCode.ABORTED) throw thrown;
+        return false;
+      },
+    );
+  }
+
+  #ageMs(timeNs: bigint): number {
+    return (this.options.now ?? Date.now)() - Number(timeNs / 1_000_000n);
+  }
+}

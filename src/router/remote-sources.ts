@@ -1,0 +1,183 @@
+/**
+ * Brings snapshots of one node to another, so that volumes can be made from them there: asks the node that has the snapshot to
+ * serve it piece by piece, and the other to fetch it.
+ *
+ * Keeps no state that a restart would lose: the node that pulls records what it has, and reports pulls that a call waits for, so
+ * that each round goes on with them. Two routers may bring the same snapshot. Each call to a node may be repeated.
+ */
+import { lookup } from 'node:dns/promises';
+import type { Logger } from 'pino';
+import { nodeKeyOf } from '../base/csi/handles.js';
+import type { NodeRpc, NodeRpcs, PullStateMessage } from '../base/csi/node-proto.js';
+import { CsiError, messageOf, StatusCode } from '../base/errors.js';
+import { Periodic } from '../base/periodic.js';
+import { parseHostPort } from '../base/settings/values.js';
+import { SingleFlight } from '../base/single-flight.js';
+import { withTimeout } from '../base/timeout.js';
+import { callNode } from './node-calls.js';
+import type { NodeConnection } from './node-connection.js';
+
+export interface RemoteSourcesDependencies {
+  nodes(): readonly NodeConnection[];
+  /** The node of a handle. Throws UNAVAILABLE if it is not listed. */
+  owning(key: string, handle: string): NodeConnection;
+  readonly logger: Logger;
+  roundMs?: number;
+}
+
+const ROUND_MS = 10_000;
+/** How long a node may wait for the end of a piece before it answers. The transfer is then prolonged. */
+const PIECE_MS = 10_000;
+/** How long a node may take for any call here. The list of a large snapshot takes a few seconds. */
+const CALL_MS = 300_000;
+/** How long a CreateVolume waits for the snapshot before it says how far it is. */
+const ANSWER_MS = 8000;
+const BEFORE_DEADLINE_MS = 1000;
+
+export class RemoteSources {
+  readonly #bringing = new SingleFlight<string, void>();
+  /** What the last answer of the node that pulls says, while a snapshot is being brought. */
+  readonly #states = new Map<string, PullStateMessage>();
+  readonly #rounds: Periodic;
+
+  constructor(private readonly deps: RemoteSourcesDependencies) {
+    this.#rounds = new Periodic(deps.roundMs ?? ROUND_MS, () => this.round());
+    this.#rounds.start();
+  }
+
+  async stop(): Promise<void> {
+    await this.#rounds.stop();
+  }
+
+  /**
+   * Resolves when the node has the snapshot. ABORTED, with the progress, if that takes longer than a call should; the node goes
+   * on. UNAVAILABLE if the snapshot's node cannot be reached, RESOURCE_EXHAUSTED if the other has no room, NOT_FOUND if there is
+   * no such snapshot.
+   *
+   * @param pool as in the parameters of the volume
+   * @param deadline of the call, ms since the epoch
+   */
+  async bring(node: NodeConnection, snapshotId: string, pool: string, deadline: number): Promise<void> {
+    const waitMs = Math.min(ANSWER_MS, deadline - BEFORE_DEADLINE_MS - Date.now());
+    const key = keyOf(node, snapshotId);
+    const work = this.#bringing.run(key, () => this.#bring(node, snapshotId, pool, true));
+    await withTimeout(work, Math.max(0, waitMs), () => {
+      throw underWay(node, snapshotId, this.#states.get(key));
+    });
+  }
+
+  /** Whether the node has a complete replica of the snapshot. False if it does not answer. */
+  async hasReplica(node: NodeConnection, snapshotId: string): Promise<boolean> {
+    const found = await this.#ask(node, 'FindSnapshot', { snapshot_id: snapshotId, snapshot: null }).catch(() => null);
+    return found?.pull?.status === 'COMPLETE';
+  }
+
+  /** Goes on with the pulls that calls wait for, wherever they were begun. Never rejects. */
+  async round(): Promise<void> {
+    const asking = this.deps.nodes().filter(({ isConnected }) => isConnected);
+    await Promise.all(
+      asking.map(async (node) => {
+        const { pulls } = await this.#ask(node, 'ListPulls', {}).catch(() => ({ pulls: [] }));
+        for (const { snapshot, pool } of pulls) {
+          const id = snapshot?.snapshot_id ?? '';
+          const bring = this.#bringing.run(keyOf(node, id), () => this.#bring(node, id, pool, false));
+          bring.catch((thrown) => {
+            this.deps.logger.info({ node: node.id, snapshot: id, why: messageOf(thrown) }, 'a pull does not go on yet');
+          });
+        }
+      }),
+    );
+  }
+
+  async #bring(node: NodeConnection, snapshotId: string, pool: string, asked: boolean): Promise<void> {
+    const key = keyOf(node, snapshotId);
+    try {
+      for (;;) {
+        const found = await this.#ask(node, 'FindSnapshot', { snapshot_id: snapshotId, snapshot: null });
+        if (found.pull?.status === 'COMPLETE') return;
+        const state = await this.#fetchPiece(node, snapshotId, pool, asked, found.pull);
+        this.#states.set(key, state);
+        if (state.status === 'WAITING' && state.failure !== '') throw notFetched(node, snapshotId, state);
+      }
+    } finally {
+      this.#states.delete(key);
+    }
+  }
+
+  /** Has the piece opened, or prolonged, that the node wants or fetches now, and fetched. */
+  async #fetchPiece(
+    node: NodeConnection,
+    snapshotId: string,
+    pool: string,
+    asked: boolean,
+    pull: PullStateMessage | null,
+  ): Promise<PullStateMessage> {
+    const owner = this.deps.owning(nodeKeyOf(snapshotId) ?? '', snapshotId);
+    const { snapshot } = await this.#ask(owner, 'FindSnapshot', { snapshot_id: snapshotId, snapshot: null });
+    if (snapshot === null) throw notThere(owner, snapshotId);
+    const { bases } = await this.#ask(node, 'FindSnapshot', { snapshot_id: snapshotId, snapshot });
+    const begun = pull?.base_snapshot_id ?? '';
+    // Its size was compared when the pull began.
+    const own =
+      begun === '' ? [] : [bases.find((each) => each.snapshot_id === begun) ?? { snapshot_id: begun, size_bytes: '0' }];
+    const goesOn = pull !== null && (pull.status === 'RUNNING' || pull.offset !== '0');
+    const offered = goesOn ? own : [...own, ...bases.filter((each) => each.snapshot_id !== begun)];
+    const offset = goesOn ? pull.offset : '0';
+    const opening = { snapshot_id: snapshotId, reader: node.id, bases: offered, offset };
+    const piece = await this.#ask(owner, 'OpenTransfer', opening);
+    const host = await hostOf(owner);
+    const order = { snapshot, pool, host, piece, asked, wait_ms: PIECE_MS };
+    const state = await this.#ask(node, 'PullSnapshot', order);
+    if (state.status === 'COMPLETE') {
+      const closing = { snapshot_id: snapshotId, reader: node.id };
+      // If it fails, the transfer ends by itself.
+      await this.#ask(owner, 'CloseTransfer', closing).catch(() => undefined);
+    }
+    return state;
+  }
+
+  async #ask<R extends NodeRpc>(node: NodeConnection, rpc: R, request: NodeRpcs[R][0]): Promise<NodeRpcs[R][1]> {
+    const call = { deadline: Date.now() + CALL_MS, signal: AbortSignal.timeout(CALL_MS), caller: 'router' };
+    try {
+      return await callNode(node, rpc, request, call);
+    } catch (thrown) {
+      if (CsiError.from(thrown).code !== StatusCode.UNIMPLEMENTED) throw thrown;
+      throw CsiError.failedPrecondition(
+        `node '${node.id}' has a version that cannot pass snapshots to other nodes: upgrade it, or make the volume on the node ` +
+          'of its source',
+      );
+    }
+  }
+}
+
+const keyOf = (node: NodeConnection, snapshotId: string): string => `${snapshotId} to ${node.id}`;
+
+/** The IPv4 address where the node serves transfers. */
+async function hostOf({ id, address }: NodeConnection): Promise<string> {
+  const { host } = parseHostPort('address', address ?? '');
+  const found = await lookup(host, { family: 4 }).catch(() => null);
+  if (found !== null) return found.address;
+  throw CsiError.failedPrecondition(
+    `node '${id}' has the address ${host}, which is no IPv4 address and the name of none: other nodes read its snapshots by ` +
+      'IPv4 only',
+  );
+}
+
+const notThere = (owner: NodeConnection, snapshotId: string): CsiError =>
+  CsiError.notFound(
+    `volume_content_source: snapshot ${snapshotId} does not exist on its node '${owner.id}', or is not ready`,
+  );
+
+const notFetched = (node: NodeConnection, snapshotId: string, { failure }: PullStateMessage): CsiError =>
+  CsiError.unavailable(`node '${node.id}' could not fetch snapshot ${snapshotId}: ${failure}; it is tried again`);
+
+function underWay(node: NodeConnection, snapshotId: string, state: PullStateMessage | undefined): CsiError {
+  const { done_bytes: done, total_bytes: total, bytes_per_second: rate } = state ?? NOTHING_YET;
+  const percent = total === '0' ? 0n : (BigInt(done) * 100n) / BigInt(total);
+  return CsiError.aborted(
+    `snapshot ${snapshotId} is being copied to node '${node.id}': ${done} of ${total} bytes (${percent} %), ${rate} bytes/s; ` +
+      'the volume is made when it is there',
+  );
+}
+
+const NOTHING_YET = { done_bytes: '0', total_bytes: '0', bytes_per_second: '0' };

@@ -1,0 +1,146 @@
+/**
+ * Plugins in network namespaces of their own, and a router in another, as the nodes of a cluster: real processes, pools, cables
+ * and certificates. Mounts and devices are those of this machine. Needs root.
+ */
+import { writeFileSync } from 'node:fs';
+import { setTimeout as delay } from 'node:timers/promises';
+import { StatusCode } from '../../src/base/errors.js';
+import { Authority, type CertificateFiles, tlsSettings } from './certificates.js';
+import type { Message } from './csi-client.js';
+import { TestNetwork } from './network.js';
+import { createRequest, type HeldVolume, Orchestrator, type VolumeSpec } from './orchestrator.js';
+import { Plugin } from './plugin.js';
+import { makePoolFileSystem, type PoolKind, Workspace } from './workspace.js';
+
+const TOPOLOGY_KEY = 'blockdelta.csi/node';
+
+/** node-1, node-2, ... with a pool each. */
+export interface NodeClusterOptions {
+  readonly pools: readonly PoolKind[];
+  readonly poolSizeMiB?: number;
+  readonly env?: Record<string, string>;
+}
+
+export class NodeCluster {
+  readonly place: Workspace;
+  readonly #plugins: Plugin[] = [];
+  readonly #files: CertificateFiles[] = [];
+  readonly #poolPaths: string[] = [];
+  #router: Plugin | undefined;
+
+  private constructor(
+    label: string,
+    readonly network: TestNetwork,
+    private readonly options: NodeClusterOptions,
+  ) {
+    this.place = new Workspace(label);
+  }
+
+  static async start(label: string, options: NodeClusterOptions): Promise<NodeCluster> {
+    const cluster = new NodeCluster(label, await TestNetwork.create(options.pools.length), options);
+    try {
+      await cluster.#start();
+      return cluster;
+    } catch (thrown) {
+      await cluster.dispose();
+      throw thrown;
+    }
+  }
+
+  get router(): Plugin {
+    if (this.#router === undefined) throw new Error('the router does not run');
+    return this.#router;
+  }
+
+  /** From 1 on. */
+  plugin(node: number): Plugin {
+    const plugin = this.#plugins[node];
+    if (plugin === undefined) throw new Error(`there is no node ${node}`);
+    return plugin;
+  }
+
+  poolPath(node: number): string {
+    return this.#poolPaths[node] ?? '';
+  }
+
+  nodeId(node: number): string {
+    return `node-${node}`;
+  }
+
+  /** The controller through the router, the node by its own socket, as sidecars and kubelet do it. */
+  orchestrator(node: number): Orchestrator {
+    return new Orchestrator(this.place, () =>
+      Object.create(this.router.client, { node: { value: this.plugin(node).client.node } }),
+    );
+  }
+
+  /** A volume on a node, from whatever source, as external-provisioner makes it: the call is repeated while it is ABORTED. */
+  async create(node: number, name: string, spec: VolumeSpec = {}): Promise<HeldVolume> {
+    const preferred = [{ segments: { [TOPOLOGY_KEY]: this.nodeId(node) } }];
+    const all = this.options.pools.map((_, index) => ({ segments: { [TOPOLOGY_KEY]: this.nodeId(index + 1) } }));
+    const request = { ...createRequest(name, spec), accessibility_requirements: { requisite: all, preferred } };
+    const { volume } = await this.untilMade(request);
+    return this.orchestrator(node).hold(name, volume, spec.capability);
+  }
+
+  async untilMade(request: Message): Promise<Message> {
+    for (;;) {
+      try {
+        return await this.router.client.controller.CreateVolume(request, { deadlineMs: 30_000 });
+      } catch (thrown) {
+        if ((thrown as { code?: number }).code !== StatusCode.ABORTED) throw thrown;
+        await delay(50);
+      }
+    }
+  }
+
+  async startPlugin(node: number): Promise<void> {
+    const address = `${this.network.address(node)}:9810`;
+    this.#plugins[node] = await Plugin.start(this.place, {
+      name: this.nodeId(node),
+      pools: `main=${this.#poolPaths[node]}`,
+      by: this.network.on(node),
+      env: {
+        BLOCKDELTA_NODE_ID: this.nodeId(node),
+        BLOCKDELTA_LISTEN_ADDRESS: address,
+        BLOCKDELTA_TRANSFER_PORTS: '10900-10903',
+        ...tlsSettings(this.#files[node] as CertificateFiles),
+        ...this.options.env,
+      },
+    });
+  }
+
+  async startRouter(): Promise<void> {
+    this.#router = await Plugin.route({
+      socket: this.place.path('router.sock'),
+      by: this.network.on(0),
+      env: {
+        BLOCKDELTA_ROUTE_NODES: `file:${this.place.path('nodes.json')}`,
+        ...tlsSettings(this.#files[0] as CertificateFiles),
+      },
+    }).ready();
+  }
+
+  async dispose(): Promise<void> {
+    await this.#router?.kill();
+    for (const plugin of this.#plugins) await plugin?.kill();
+    await this.network.dispose();
+    this.place.dispose();
+  }
+
+  async #start(): Promise<void> {
+    const { pools, poolSizeMiB = 1024 } = this.options;
+    const authority = new Authority(this.place.directory);
+    this.#files[0] = authority.issue('router', 'blockdelta-router');
+    const nodes: object[] = [];
+    for (const [index, kind] of pools.entries()) {
+      const node = index + 1;
+      this.#files[node] = authority.issueNode(this.nodeId(node), this.nodeId(node));
+      this.#poolPaths[node] = makePoolFileSystem(this.place, kind, poolSizeMiB, this.nodeId(node));
+      nodes.push({ id: this.nodeId(node), address: `${this.network.address(node)}:9810` });
+    }
+    await Promise.all(nodes.map((_, index) => this.startPlugin(index + 1)));
+    writeFileSync(this.place.path('nodes.json'), JSON.stringify({ nodes }));
+    await this.startRouter();
+  }
+}
