@@ -151,6 +151,7 @@ export function describeReplicas(context: ContractContext): void {
     await assert.rejects(replicas.delete(snapshotId), { code: 'EBUSY' });
     assert.equal(readSync(fd, Buffer.alloc(BLOCK), 0, BLOCK, 0), BLOCK);
     closeSync(fd);
+    await device.close();
     await replicas.complete(snapshotId);
     assert.deepEqual(await listed(), []);
     await removeAll(context);

@@ -280,7 +280,7 @@ export interface ReplicaDevice {
   punch(ranges: readonly { readonly offset: bigint; readonly size: bigint }[]): Promise<void>;
   /** Makes all that was written and punched durable. */
   flush(): Promise<void>;
-  /** Detaches the device. The content stays. */
+  /** Detaches the device, as the end of this process does. The content stays. */
   close(): Promise<void>;
 }
 

@@ -8,6 +8,7 @@ import type { NativeRunner } from '../../native/pool.js';
 import type { PoolReplicas, Replica, ReplicaDevice } from '../backend.js';
 import { filesIn } from '../directory-files.js';
 import { releaseLoop } from '../loop-release.js';
+import { holdLoop } from './held-loop.js';
 import type { PoolDirectory } from './pool-directory.js';
 import { isReplicaName, isUnfinishedName, type PoolLayout, snapshotOf, temporary } from './pool-layout.js';
 
@@ -35,13 +36,10 @@ export class ReplicaFiles implements PoolReplicas {
   }
 
   async open(snapshotId: string): Promise<ReplicaDevice> {
-    const { device } = await this.directory.use((opened) =>
-      this.native.run('loopAttach', {
-        backingPath: opened.layout.unfinishedReplica(snapshotId),
-        readOnly: false,
-        label: snapshotId,
-      }),
-    );
+    const device = await this.directory.use(({ layout }) => {
+      const backingPath = layout.unfinishedReplica(snapshotId);
+      return holdLoop(this.native, { backingPath, readOnly: false, label: snapshotId });
+    });
     const { path } = device;
     return {
       path,
@@ -52,7 +50,7 @@ export class ReplicaFiles implements PoolReplicas {
         }
       },
       flush: async () => void (await this.native.run('flush', { path }, [snapshotId])),
-      close: () => this.directory.use(({ layout }) => releaseLoop(this.native, layout.unfinishedReplica(snapshotId))),
+      close: () => device.close(),
     };
   }
 

@@ -2,14 +2,13 @@
  * The snapshots of a reflink pool: clones of volume files, immutable from when they are taken until they
  * are removed. Knows volumes only as sources.
  */
-import { open } from 'node:fs/promises';
 import { CsiError, errorCode } from '../../../base/errors.js';
 import type { FileState, NewSnapshotFile, ScanSource } from '../../native/addon.js';
-import { detachOpenLoop } from '../../native/block-device.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type { SnapshotFile } from '../../native/snapshot-file.js';
 import type { OpenSnapshot, SnapshotMember, TakenSnapshots } from '../backend.js';
 import { freezeRequest } from '../freezing.js';
+import { holdLoop } from './held-loop.js';
 import type { CopySource } from './last-copies.js';
 import type { OpenDirectories } from './open-directories.js';
 import type { PoolDirectory } from './pool-directory.js';
@@ -84,32 +83,11 @@ export class SnapshotFiles {
     if (change !== null) throw this.#changed(snapshotId, change, undefined);
   }
 
-  /** The loop device has the file open, and the kernel detaches it when nobody has the device open any more. */
   async open(snapshotId: string): Promise<OpenSnapshot> {
     await this.check(snapshotId);
-    return this.directory.use(async ({ layout }) => {
-      const backingPath = layout.snapshot(snapshotId);
-      const attaching = { backingPath, readOnly: true, label: snapshotId };
-      const { path } = (await this.native.run('loopAttach', attaching)).device;
-      const holder = await open(path);
-      try {
-        const { device } = await this.native.run('loopFind', { backingPath, hint: null });
-        // From now on, the number cannot be given to another file.
-        if (device?.path !== path) {
-          throw CsiError.aborted(`${path} of snapshot ${snapshotId} was detached by another program; try again`);
-        }
-        const second = await open(path);
-        try {
-          detachOpenLoop(second, path);
-        } finally {
-          await second.close();
-        }
-      } catch (thrown) {
-        await holder.close();
-        throw thrown;
-      }
-      return { path, close: () => holder.close() };
-    });
+    return this.directory.use(({ layout }) =>
+      holdLoop(this.native, { backingPath: layout.snapshot(snapshotId), readOnly: true, label: snapshotId }),
+    );
   }
 
   /** How the snapshot's file has changed since it was taken, as a phrase that follows its name; null if it has not. */
