@@ -110,8 +110,10 @@ Result<bool> DetachOne(const LoopDevice& device, const FileIdentity& backing,
   Result<bool> kept = CancelAutoclear(device.number, backing);
   if (!kept.ok()) return kept;
   if (!*kept) return true;
-  // The device stays in use, and must be as read-only as before Clear().
-  if ((*cleared)->read_only) RETURN_IF_ERROR(MakeReadOnly(device, backing));
+  // The device stays in use, and must be as read-only as before Clear(). One that was attached
+  // read-only is so without BLKROSET, which its number would keep when the kernel detaches it.
+  const bool was_set = (*cleared)->read_only && !(*cleared)->attached_read_only;
+  if (was_set) RETURN_IF_ERROR(MakeReadOnly(device, backing));
   return Busy(device.path, "another process has the device open");
 }
 

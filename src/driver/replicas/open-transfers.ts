@@ -152,7 +152,7 @@ export class OpenTransfers {
       const server = await serveTransfer({ ...serving, signal: this.#ending.signal });
       const leaseMs = this.deps.leaseMs ?? LEASE_MS;
       const atRateMs = bytesPerSecond === null ? 0 : Number((dataBytes * 1000n) / STALL_SHARE / bytesPerSecond);
-      const transfer = { piece, offset, baseId, port, ticket, leaseMs, stallMs: STALL_MS + atRateMs };
+      const transfer = { piece, offset, baseId, port: server.port, ticket, leaseMs, stallMs: STALL_MS + atRateMs };
       this.#add(request, { transfer, server }, clear);
       return transfer;
     } catch (thrown) {

@@ -195,10 +195,10 @@ export class Pulls {
     const { snapshotId } = snapshot;
     const { catalogue, registry } = this.deps;
     if (this.isRunning(snapshotId)) return;
-    const record = await catalogue.replicaById(snapshotId);
+    const record = await this.#settled(snapshotId);
     const nowNs = this.#nowNs();
     if (record !== null && isAsked) await catalogue.replicaAsked(snapshotId, nowNs);
-    if (record !== null && (await this.#isComplete(record))) return;
+    if (record?.nextOffset === null) return;
     const goesOn = record !== null && isSameOrigin(record, snapshot) && record.baseId === piece.baseId;
     // The router has read the state before another router had the piece fetched.
     if (piece.offset > 0n && !(goesOn && record.nextOffset === piece.offset)) return;
@@ -206,26 +206,26 @@ export class Pulls {
     const replicas = replicasOf(backend);
     await this.#assertRoom(backend, order);
     if (piece.offset === 0n && !goesOn) {
+      await this.#assertBase(backend, order);
+      // Before the row, because `begin` goes on with whatever is there.
       if (record !== null) await registry.owning(record.pool).replicas?.delete(snapshotId);
       const askedNs = isAsked ? nowNs : 0n;
       const row = { ...snapshot, pool: backend.pool, baseId: piece.baseId, nextOffset: 0n, askedNs, usedNs: nowNs };
-      await this.#assertBase(backend, order);
       await catalogue.putReplica(row);
     }
     if (piece.offset === 0n) await replicas.begin(snapshotId, snapshot.sizeBytes, piece.baseId);
     this.#start(order, backend.pool, replicas);
   }
 
-  /** A kill, or a catalogue that could not be written, may have left the row behind the replica. */
-  async #isComplete({ snapshotId, pool, sizeBytes, nextOffset }: ReplicaRecord): Promise<boolean> {
-    if (nextOffset === null) return true;
+  /** The row, which a kill or a catalogue that could not be written may have left behind what the pool holds. */
+  async #settled(snapshotId: string): Promise<ReplicaRecord | null> {
     const { catalogue, registry } = this.deps;
-    const held = (await registry.owning(pool).replicas?.list()) ?? [];
-    const isWhole = held.some(
-      (each) => each.snapshotId === snapshotId && each.isComplete && each.sizeBytes === sizeBytes,
-    );
-    if (isWhole) await catalogue.advanceReplica(snapshotId, null, this.#nowNs());
-    return isWhole;
+    const record = await catalogue.replicaById(snapshotId);
+    if (record === null || record.nextOffset === null) return record;
+    const held = (await registry.owning(record.pool).replicas?.list())?.find((each) => each.snapshotId === snapshotId);
+    if (held === undefined) await catalogue.removeReplica(snapshotId);
+    else if (held.isComplete) await catalogue.advanceReplica(snapshotId, null, this.#nowNs());
+    return held === undefined || held.isComplete ? catalogue.replicaById(snapshotId) : record;
   }
 
   #start({ snapshot, piece }: PullOrder, pool: string, replicas: PoolReplicas): void {
