@@ -215,8 +215,12 @@ test('the image has a read-only root directory, the programs that the plugin nee
   const missing = (names: string): Promise<string> =>
     container.shell(`for name in ${names}; do command -v $name >&2 || echo $name; done`);
   const needed =
-    'env unshare flock mount umount blkid mkfs.ext4 fsck.ext4 resize2fs mkfs.xfs mkfs.btrfs btrfstune tini';
+    'env unshare flock mount umount blkid mkfs.ext4 fsck.ext4 resize2fs mkfs.xfs mkfs.btrfs btrfstune nbdkit nbdcopy nbdinfo tini';
   assert.equal(await missing(`${needed} /opt/blockdelta/bin/blockdelta-guardian`), '');
+  // With all their libraries and modules, some of which the image leaves out.
+  const transfers =
+    'nbdcopy --version && nbdinfo --version && nbdkit --filter=exportname --filter=rate --filter=extentlist file --version';
+  assert.match(await container.shell(transfers), /^nbdcopy [\s\S]*\nextentlist .*\nfile /);
   const useless = 'gcc g++ cc make npm python3 perl apt-get dpkg';
   assert.deepEqual((await missing(useless)).trim().split('\n'), useless.split(' '));
 });

@@ -136,8 +136,8 @@ test('the programs of the image for 64-bit ARM run in an emulator of the process
   assert.equal(run('/usr/local/bin/node', main, '--version').trim(), version);
   run('/usr/local/bin/node', main, 'serve', '--help');
   const programs = ['/sbin/mkfs.xfs', '/sbin/mkfs.ext4', '/sbin/blkid', '/usr/bin/flock'];
-  for (const program of [...programs, '/usr/bin/tini']) {
-    run(program, program.includes('/flock') || program.includes('tini') ? '--version' : '-V');
+  for (const program of [...programs, '/usr/bin/tini', '/usr/bin/nbdcopy', '/usr/bin/nbdinfo', '/usr/bin/nbdkit']) {
+    run(program, /flock|tini|nbd/.test(program) ? '--version' : '-V');
   }
   run('/bin/bash', '-c', 'true');
 });
