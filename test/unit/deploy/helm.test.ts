@@ -86,6 +86,7 @@ test('values combine freely, for each way and each pool, with all extras and wit
     podIoLimits: enabled,
     monitoring: enabled,
   };
+  const transfers = enabled;
   const kinds = ['directory', 'embedded', 'thin'];
   for (const [index, router] of [
     { enabled: true },
@@ -94,7 +95,8 @@ test('values combine freely, for each way and each pool, with all extras and wit
   ].entries()) {
     for (const kind of isNightly ? kinds : kinds.slice(index, index + 1)) {
       for (const chosen of [{}, extras]) {
-        const manifests = helmTemplate({ ...IMAGE, ...chosen, router, pools: [{ kind }] });
+        const among = chosen === extras && router.enabled ? { transfers } : {};
+        const manifests = helmTemplate({ ...IMAGE, ...chosen, ...among, router, pools: [{ kind }] });
         await assertValid(manifests);
         const names = manifests.map(({ kind, metadata }) => `${kind} ${metadata.name}`);
         assert.equal(new Set(names).size, names.length);
@@ -119,8 +121,22 @@ test('unknown keys and wrong values are refused, each by its name', { skip }, ()
   assert.match(refused(sizes), /all embedded pools have one size/);
   const long = { ...POOL, kubeletDirectory: `/${'long/'.repeat(20)}kubelet` };
   assert.match(refused(long), /the kernel allows at most 107 characters/);
+  const transfers = { enabled: true };
+  assert.match(refused({ ...POOL, transfers, router: { enabled: false } }), /transfers\.enabled needs router\.enabled/);
+  const own = { ...transfers, firstPort: 9800, count: 9 };
+  assert.match(refused({ ...POOL, transfers: own }), /the ports 9800 to 9808 meet 9808 to 9811/);
+  const annotations = { 'storageclass.kubernetes.io/is-default-class': 'true' };
   const found = refused({
     pool: {},
+    transfers: {
+      firstPort: 1023,
+      count: 65,
+      rate: '100MB',
+      storageClasses: [
+        { name: 'b', fsType: 'ext4', default: true },
+        { name: 'c', fsType: 'ext4', annotations },
+      ],
+    },
     pools: [
       { kind: 'zfs' },
       { kind: 'directory', path: '/srv/a,b' },
@@ -129,7 +145,12 @@ test('unknown keys and wrong values are refused, each by its name', { skip }, ()
     ],
     sidecars: { attacher: {} },
     router: { enable: false },
-    settings: { LOG_LEVEL: 'info', BLOCKDELTA_POOLS: 'a=/b', BLOCKDELTA_RESERVE_PERCENT: 1.5 },
+    settings: {
+      LOG_LEVEL: 'info',
+      BLOCKDELTA_POOLS: 'a=/b',
+      BLOCKDELTA_TRANSFER_PORTS: '10900',
+      BLOCKDELTA_RESERVE_PERCENT: 1.5,
+    },
     kubeletDirectory: 'var/lib/kubelet',
     driverName: 'Block_Delta',
     controller: { replicas: 0 },
@@ -149,11 +170,17 @@ test('unknown keys and wrong values are refused, each by its name', { skip }, ()
     'kubeletDirectory',
     'driverName',
     'controller/replicas',
+    'transfers/firstPort',
+    'transfers/count',
+    'transfers/rate',
+    'transfers/storageClasses/0/default',
+    'transfers/storageClasses/1/annotations/storageclass.kubernetes.io~1is-default-class',
     'storageClasses/0/fsType',
     'node/resources/requests/memory',
   ];
   for (const place of places) assert.ok(found.includes(`at '/${place}':`), `${place}\n${found}`);
-  for (const name of ['LOG_LEVEL', 'BLOCKDELTA_POOLS']) assert.ok(found.includes(`'${name}'`), name);
+  for (const name of ['LOG_LEVEL', 'BLOCKDELTA_POOLS', 'BLOCKDELTA_TRANSFER_PORTS'])
+    assert.ok(found.includes(`'${name}'`), name);
 });
 
 test('settings are in the pod, so that a changed one restarts it, as the plugin reads them', {
@@ -170,6 +197,26 @@ test('settings are in the pod, so that a changed one restarts it, as the plugin 
       name,
     );
   }
+});
+
+test('ports, rate and classes of transfers are values, up to the last port', { skip }, async () => {
+  const storageClasses = [{ name: 'far', fsType: 'xfs', parameters: { pool: 'fast' }, reclaimPolicy: 'Retain' }];
+  const transfers = { enabled: true, firstPort: 65_472, count: 64, rate: '2Gi', storageClasses };
+  const manifests = helmTemplate({ ...POOL, transfers });
+  await assertValid(manifests);
+  const { env, ports } = podSpec(manifests, 'DaemonSet').containers[0];
+  const value = (wanted: string) => env.find(({ name }: { name: string }) => name === wanted)?.value;
+  const [first, last] = [65_472, 65_535];
+  assert.equal(value('BLOCKDELTA_TRANSFER_PORTS'), `${first}-${last}`);
+  assert.equal(value('BLOCKDELTA_TRANSFER_RATE'), '2Gi');
+  assert.deepEqual(ports.at(-1), { name: `transfer-${last}`, containerPort: last, protocol: 'TCP' });
+  const policy = find(manifests, 'NetworkPolicy', 'blockdelta-node')['spec'];
+  assert.deepEqual(policy.egress[0].ports, [{ port: first, endPort: last, protocol: 'TCP' }]);
+  const { parameters, reclaimPolicy } = find(manifests, 'StorageClass', 'far');
+  const wanted = { 'csi.storage.k8s.io/fstype': 'xfs', pool: 'fast', remoteSources: 'true' };
+  assert.deepEqual([parameters, reclaimPolicy], [wanted, 'Retain']);
+  const unlimited = podSpec(helmTemplate({ ...POOL, transfers: { enabled: true } }), 'DaemonSet').containers[0].env;
+  assert.ok(!unlimited.some(({ name }: { name: string }) => name === 'BLOCKDELTA_TRANSFER_RATE'));
 });
 
 test('image, resources, log level and arguments of each sidecar are values', { skip }, () => {

@@ -36,9 +36,15 @@ const DRIVER = SETTINGS.BLOCKDELTA_DRIVER_NAME.fallback;
 /** The renderings that have a component. */
 const WITH_GROUPS = ['group-snapshots', 'complete'];
 const WITH_METADATA = ['snapshot-metadata', 'complete'];
+const WITH_TRANSFERS = ['complete'];
 const isRouted = ({ name }: Cluster): boolean => name !== KEPT;
 
 const plugin = (of: Cluster) => container(of.node, 'plugin');
+const hasTransfers = ({ name }: Cluster): boolean => WITH_TRANSFERS.includes(name);
+const DEFAULT_CLASS = 'storageclass.kubernetes.io/is-default-class';
+/** The ports of a NetworkPolicy that are given by number. */
+const numbered = ({ port, endPort = port }: { port: number; endPort?: number }): number[] =>
+  Array.from({ length: endPort - port + 1 }, (_, index) => port + index);
 const rolesOf = (of: Cluster) => [...of.of('Role'), ...of.of('ClusterRole')];
 const bindingsOf = (of: Cluster) => [...of.of('RoleBinding'), ...of.of('ClusterRoleBinding')];
 
@@ -119,7 +125,7 @@ forEveryRendering('every object and path names the same driver', (cluster) => {
 
 forEveryRendering('every class has parameters that the plugin accepts', (cluster) => {
   const classes = cluster.of('StorageClass');
-  assert.equal(classes.length, 3);
+  assert.equal(classes.length, hasTransfers(cluster) ? 6 : 3);
   for (const { parameters, volumeBindingMode, allowVolumeExpansion } of classes) {
     const fsType = parameters['csi.storage.k8s.io/fstype'];
     assert.ok(isFileSystem(fsType), fsType);
@@ -302,7 +308,9 @@ forEveryRendering('ports have one user in a pod, and whatever names a port finds
   for (const { spec } of cluster.of('NetworkPolicy')) {
     assert.ok(cluster.selectedBy(spec.podSelector.matchLabels).length > 0);
     for (const { ports, from } of spec.ingress ?? []) {
-      for (const { port } of ports) assertPort(cluster.pods, port, 'md-health', 'metrics');
+      for (const { port } of ports) {
+        if (typeof port === 'string') assertPort(cluster.pods, port, 'md-health', 'metrics');
+      }
       for (const { podSelector } of from) {
         if (podSelector === undefined) continue;
         assert.ok(cluster.selectedBy(podSelector.matchLabels).length > 0);
@@ -399,21 +407,72 @@ forEveryRendering('H38: the container that the network reaches reads pods, and h
 const isReferenced = ({ kind, metadata }: Manifest, roleRef: { kind: string; name: string }) =>
   kind === roleRef.kind && metadata.name === roleRef.name;
 
-forEveryRendering('H38: a node opens no connection, and the controller only some', (cluster) => {
-  const egressOf = (name: string) => {
-    const policy = cluster.of('NetworkPolicy').find(({ metadata }) => metadata.name === name);
-    assert.deepEqual(policy?.['spec'].policyTypes, ['Ingress', 'Egress']);
-    return policy?.['spec'].egress;
-  };
-  assert.equal(egressOf('blockdelta-node'), undefined);
-  const [api, nodes, ...others] = egressOf('blockdelta-controller');
-  assert.deepEqual([api.to, others], [undefined, []]);
-  assert.ok(api.ports.every(({ port }: { port: unknown }) => typeof port === 'number'));
-  assert.equal(nodes?.ports[0].port, isRouted(cluster) ? 'csi' : undefined);
-  if (nodes === undefined) return;
-  assert.deepEqual(cluster.selectedBy(nodes.to[0].podSelector.matchLabels), [cluster.node]);
-  assert.equal(nodes.to[0].namespaceSelector, undefined);
+forEveryRendering(
+  'H38: a node connects to transfers of other nodes alone, and the controller only to some',
+  (cluster) => {
+    const egressOf = (name: string) => {
+      const policy = cluster.of('NetworkPolicy').find(({ metadata }) => metadata.name === name);
+      assert.deepEqual(policy?.['spec'].policyTypes, ['Ingress', 'Egress']);
+      return policy?.['spec'].egress;
+    };
+    const amongNodes = egressOf('blockdelta-node') ?? [];
+    assert.equal(amongNodes.length, hasTransfers(cluster) ? 1 : 0);
+    const [api, nodes, ...others] = egressOf('blockdelta-controller');
+    assert.deepEqual([api.to, others], [undefined, []]);
+    assert.ok(api.ports.every(({ port }: { port: unknown }) => typeof port === 'number'));
+    assert.equal(nodes?.ports[0].port, isRouted(cluster) ? 'csi' : undefined);
+    if (nodes === undefined) return;
+    assert.deepEqual(cluster.selectedBy(nodes.to[0].podSelector.matchLabels), [cluster.node]);
+    assert.equal(nodes.to[0].namespaceSelector, undefined);
+  },
+);
+
+forEveryRendering('nodes reach each other at the ports of transfers, if there are any, and at no other', (cluster) => {
+  const { ports, bytesPerSecond } = parseConfig(cluster.environment(plugin(cluster))).transfers;
+  assert.deepEqual([ports.length, bytesPerSecond], hasTransfers(cluster) ? [8, 100n << 20n] : [0, null]);
+  const named = (plugin(cluster).ports ?? []).filter(({ name }) => name.startsWith('transfer-'));
+  assert.deepEqual(
+    named.map(({ containerPort }) => containerPort),
+    ports,
+  );
+  const policy = cluster.of('NetworkPolicy').find(({ metadata }) => metadata.name === 'blockdelta-node');
+  const { ingress = [], egress = [] } = policy?.['spec'] ?? assert.fail();
+  const among = (rules: Manifest[], peers: 'from' | 'to') =>
+    rules.filter((rule) => {
+      const [{ podSelector, ...elsewhere }, ...others] = rule[peers];
+      assert.deepEqual([elsewhere, others], [{}, []]);
+      return cluster.selectedBy(podSelector.matchLabels).includes(cluster.node);
+    });
+  for (const rules of [among(ingress, 'from'), among(egress, 'to')]) {
+    assert.equal(rules.length, hasTransfers(cluster) ? 1 : 0);
+    assert.deepEqual(
+      rules.flatMap((rule) => rule['ports'].flatMap(numbered)),
+      ports,
+    );
+  }
 });
+
+forEveryRendering(
+  'a class lets volumes leave the node of their snapshot beside each that does not, and is no default',
+  (cluster) => {
+    const classes = cluster.of('StorageClass').map(({ metadata, parameters, ...rest }) => {
+      const { annotations = {} } = metadata as { annotations?: Record<string, string> };
+      const { remoteSources = 'false', ...others } = parameters as Record<string, string>;
+      assert.equal(annotations[DEFAULT_CLASS], undefined, metadata.name);
+      return { name: metadata.name, remoteSources, like: { parameters: others, ...rest } };
+    });
+    const here = classes.filter(({ remoteSources }) => remoteSources === 'false');
+    const anywhere = classes.filter(({ remoteSources }) => remoteSources === 'true');
+    const wanted = hasTransfers(cluster) ? here.map(({ name, like }) => ({ name: `${name}-anywhere`, like })) : [];
+    assert.deepEqual(
+      anywhere.map(({ name, like }) => ({ name, like })),
+      wanted,
+    );
+    // Without a node that was chosen, the router takes the one that has the snapshot.
+    const topology = flag(container(cluster.controller, 'csi-provisioner'), 'immediate-topology');
+    assert.equal(topology, hasTransfers(cluster) ? 'false' : undefined);
+  },
+);
 
 test('Prometheus scrapes the plugin and the router as the job that the alert rules expect', { skip }, () => {
   const [, job] = /scrape job named `([\w-]+)`/.exec(checkoutText('docs/alerts.md')) ?? [];

@@ -32,6 +32,13 @@ app.kubernetes.io/name: blockdelta
 app.kubernetes.io/component: {{ . }}
 {{- end }}
 
+{{/* The pods of the DaemonSet, as a peer of a NetworkPolicy. */}}
+{{- define "blockdelta.nodePods" -}}
+- podSelector:
+    matchLabels:
+      {{- include "blockdelta.podLabels" "node" | nindent 6 }}
+{{- end }}
+
 {{/* The text of a setting. YAML reads on and off as booleans. */}}
 {{- define "blockdelta.settingValue" -}}
 {{- if kindIs "bool" . }}{{ ternary "on" "off" . | quote }}{{ else if kindIs "string" . }}{{ quote . }}{{ else }}{{ int64 . | quote }}{{ end }}
@@ -93,6 +100,16 @@ app.kubernetes.io/component: {{ . }}
 - name: BLOCKDELTA_TLS_PEER_NAME
   value: blockdelta-router
 {{- end }}
+{{- if .Values.transfers.enabled }}
+{{- $ports := include "blockdelta.transferPorts" . | fromYaml }}
+# Where other nodes read snapshots of this one.
+- name: BLOCKDELTA_TRANSFER_PORTS
+  value: {{ printf "%d-%d" (int $ports.port) (int $ports.endPort) | quote }}
+{{- with .Values.transfers.rate }}
+- name: BLOCKDELTA_TRANSFER_RATE
+  value: {{ . | quote }}
+{{- end }}
+{{- end }}
 {{- if .Values.podIoLimits.enabled }}
 - name: BLOCKDELTA_CGROUP_ROOT
   value: /host/sys/fs/cgroup
@@ -102,6 +119,21 @@ app.kubernetes.io/component: {{ . }}
 - name: BLOCKDELTA_METRICS_ADDRESS
   value: {{ printf "%s:9811" .Values.listenHost | quote }}
 {{- end }}
+{{- end }}
+
+{{/* The ports of transfers, as a NetworkPolicy has them. */}}
+{{- define "blockdelta.transferPorts" -}}
+{{- if not .Values.router.enabled }}
+{{- fail "transfers.enabled needs router.enabled: the router arranges transfers between nodes" }}
+{{- end }}
+{{- $first := int .Values.transfers.firstPort }}
+{{- $last := add $first (int .Values.transfers.count) -1 }}
+{{- if and (le $first 9811) (ge $last 9808) }}
+{{- fail (printf "transfers: the ports %d to %d meet 9808 to 9811, which the pod uses itself: choose another firstPort" $first $last) }}
+{{- end }}
+port: {{ $first }}
+endPort: {{ $last }}
+protocol: TCP
 {{- end }}
 
 {{/* The security context of a container without rights of its own. */}}
