@@ -59,11 +59,14 @@ export class TransferPlanner {
     }
   }
 
-  plan(): TransferPlan {
+  /** @param mostBytes no plan copies more, if a smaller request size can avoid it */
+  plan(mostBytes?: bigint): TransferPlan {
     const costOf = ({ size, requests }: Candidate): bigint => requests * (REQUEST_COST_NS + size * BYTE_COST_NS);
-    const { size, requests } = this.#candidates.reduce((best, candidate) =>
-      costOf(candidate) < costOf(best) ? candidate : best,
-    );
+    const isAllowed = ({ size, requests }: Candidate): boolean =>
+      size === SMALLEST || mostBytes === undefined || requests * size <= mostBytes;
+    const { size, requests } = this.#candidates
+      .filter(isAllowed)
+      .reduce((best, candidate) => (costOf(candidate) < costOf(best) ? candidate : best));
     return {
       requestSize: Number(size),
       bytes: requests * size,

@@ -108,7 +108,9 @@ export class VolumePlacement {
     const holder = await this.#holderSoon(ranks.slice(1).flat(), request.name);
     if (holder !== null) return this.deps.ask(holder, context);
     let refusal: unknown = null;
-    for (const equals of ranks) {
+    // A snapshot is not copied to a node that the orchestrator has not chosen: it chooses another one after the refusal.
+    const isChosen = sourceOf(request) !== null && (request.accessibility_requirements?.preferred ?? []).length > 0;
+    for (const equals of isChosen ? ranks.slice(0, 1) : ranks) {
       const owner = await this.#holderOf(equals, request.name, context);
       if (owner !== null) return this.deps.ask(owner, context);
       for (const node of await this.#inOrder(equals, request, context)) {

@@ -83,10 +83,11 @@ export class NodeCluster {
     return this.orchestrator(node).hold(name, volume, spec.capability);
   }
 
-  async untilMade(request: Message): Promise<Message> {
+  /** @param client of a router */
+  async untilMade(request: Message, client = this.router.client): Promise<Message> {
     for (;;) {
       try {
-        return await this.router.client.controller.CreateVolume(request, { deadlineMs: 30_000 });
+        return await client.controller.CreateVolume(request, { deadlineMs: 30_000 });
       } catch (thrown) {
         if ((thrown as { code?: number }).code !== StatusCode.ABORTED) throw thrown;
         await delay(50);
@@ -94,7 +95,7 @@ export class NodeCluster {
     }
   }
 
-  async startPlugin(node: number): Promise<void> {
+  async startPlugin(node: number, env: Record<string, string> = {}): Promise<void> {
     const address = `${this.network.address(node)}:9810`;
     this.#plugins[node] = await Plugin.start(this.place, {
       name: this.nodeId(node),
@@ -106,13 +107,23 @@ export class NodeCluster {
         BLOCKDELTA_TRANSFER_PORTS: '10900-10903',
         ...tlsSettings(this.#files[node] as CertificateFiles),
         ...this.options.env,
+        ...env,
       },
     });
   }
 
   async startRouter(): Promise<void> {
-    this.#router = await Plugin.route({
-      socket: this.place.path('router.sock'),
+    this.#router = await this.#route('router.sock');
+  }
+
+  /** The caller ends it. */
+  startSecondRouter(): Promise<Plugin> {
+    return this.#route('second-router.sock');
+  }
+
+  #route(socket: string): Promise<Plugin> {
+    return Plugin.route({
+      socket: this.place.path(socket),
       by: this.network.on(0),
       env: {
         BLOCKDELTA_ROUTE_NODES: `file:${this.place.path('nodes.json')}`,

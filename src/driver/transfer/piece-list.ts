@@ -36,6 +36,9 @@ export interface Piece {
   readonly requestSize: number;
 }
 
+/** Requests are rounded outwards, and what they copy beyond the ranges takes space at the target: at most this, of the ranges. */
+const MOST_COPIED_PERCENT = 105n;
+
 const FLUSH_CHARACTERS = 1 << 18;
 
 /**
@@ -83,7 +86,7 @@ export async function writePiece(
       await lines.flush(FLUSH_CHARACTERS);
     }
     await lines.flush(0);
-    return { ...piece, requestSize: planner.plan().requestSize };
+    return { ...piece, requestSize: planner.plan((piece.dataBytes * MOST_COPIED_PERCENT) / 100n).requestSize };
   } finally {
     await file.close();
     await source.close();
