@@ -34,7 +34,7 @@ export interface CreateVolumeDependencies {
   isRetired(key: string): boolean;
   ask(node: NodeConnection, context: CallContext): Promise<Buffer>;
   /** Brings snapshots to nodes that make volumes from them. */
-  readonly remoteSources: Pick<RemoteSources, 'bring' | 'hasReplica'>;
+  readonly remoteSources: Pick<RemoteSources, 'bring' | 'hasReplica' | 'snapshotForClone'>;
   /** The handle of the node's volume with this name; empty if the node has none. */
   find(node: NodeConnection, name: string, context?: CallContext): Promise<string>;
   /** Resolves when the time is up that nodes after the first rank have to answer. */
@@ -59,7 +59,7 @@ export class VolumePlacement {
 
   constructor(private readonly deps: CreateVolumeDependencies) {}
 
-  /** Creates the volume of a request without a source, or with a snapshot that other nodes may pull. */
+  /** Creates the volume of a request without a source, or with one that other nodes may pull. */
   async create(request: RequestOf<'CreateVolume'>, context: CallContext): Promise<Buffer> {
     const field = 'accessibility_requirements';
     const requirement = parseTopologyRequirement(request.accessibility_requirements, field);
@@ -130,24 +130,29 @@ export class VolumePlacement {
     candidates: readonly Candidate[],
     request: RequestOf<'CreateVolume'>,
   ): Promise<readonly Candidate[]> {
-    const snapshotId = sourceOf(request);
-    if (snapshotId === null) return candidates;
-    const owner = nodeKeyOf(snapshotId);
+    const source = sourceOf(request);
+    if (source === null) return candidates;
+    const owner = nodeKeyOf(source.handle);
     const ranked = candidates.map(async ({ node }): Promise<Candidate> => {
       if (node.key === owner) return { node, rank: 0 };
       const late = this.deps.patience().then(() => false);
-      const hasReplica = await Promise.race([this.deps.remoteSources.hasReplica(node, snapshotId), late]);
+      const hasReplica = await Promise.race([this.deps.remoteSources.hasReplica(node, source.handle), late]);
       return { node, rank: hasReplica ? 1 : 2 };
     });
     return (await Promise.all(ranked)).sort((a, b) => a.rank - b.rank);
   }
 
   async #ask(node: NodeConnection, request: RequestOf<'CreateVolume'>, context: CallContext): Promise<Buffer> {
-    const snapshotId = sourceOf(request);
+    const source = sourceOf(request);
+    const isRemote = source !== null && nodeKeyOf(source.handle) !== node.key;
     // A volume that was made already needs no snapshot any more.
-    const isRemote = snapshotId !== null && nodeKeyOf(snapshotId) !== node.key;
     if (isRemote && !(await this.deps.find(node, request.name, context))) {
-      await this.deps.remoteSources.bring(node, snapshotId, request.parameters['pool'] ?? '', context.deadline);
+      const { remoteSources } = this.deps;
+      const { handle, isVolume } = source;
+      const cloneName = isVolume ? request.name : '';
+      const snapshotId = isVolume ? await remoteSources.snapshotForClone(handle, cloneName) : handle;
+      const wanted = { pool: request.parameters['pool'] ?? '', cloneName };
+      await remoteSources.bring(node, snapshotId, wanted, context.deadline);
     }
     return this.deps.ask(node, context);
   }
@@ -285,9 +290,13 @@ export function candidatesFor<Node extends { id: string }>(
     .sort((a, b) => a.rank - b.rank);
 }
 
-/** The handle of the snapshot that the volume is made from; null if there is none. */
-const sourceOf = ({ volume_content_source: source }: RequestOf<'CreateVolume'>): string | null =>
-  source?.snapshot?.snapshot_id ?? null;
+/** What the volume is made from; null if it is to be empty. */
+function sourceOf({
+  volume_content_source: source,
+}: RequestOf<'CreateVolume'>): { handle: string; isVolume: boolean } | null {
+  if (source?.snapshot != null) return { handle: source.snapshot.snapshot_id, isVolume: false };
+  return source?.volume == null ? null : { handle: source.volume.volume_id, isVolume: true };
+}
 
 function isFull(thrown: unknown): boolean {
   return thrown instanceof CsiError && thrown.code === StatusCode.RESOURCE_EXHAUSTED;

@@ -25,6 +25,13 @@ export interface RemoteSourcesDependencies {
   roundMs?: number;
 }
 
+export interface Wanted {
+  /** As in the parameters of the volume. */
+  readonly pool: string;
+  /** The name of the volume, if the snapshot was taken for it; otherwise empty. */
+  readonly cloneName: string;
+}
+
 const ROUND_MS = 10_000;
 /** How long a node may wait for the end of a piece before it answers. The transfer is then prolonged. */
 const PIECE_MS = 10_000;
@@ -54,16 +61,21 @@ export class RemoteSources {
    * on. UNAVAILABLE if the snapshot's node cannot be reached, RESOURCE_EXHAUSTED if the other has no room, NOT_FOUND if there is
    * no such snapshot.
    *
-   * @param pool as in the parameters of the volume
    * @param deadline of the call, ms since the epoch
    */
-  async bring(node: NodeConnection, snapshotId: string, pool: string, deadline: number): Promise<void> {
+  async bring(node: NodeConnection, snapshotId: string, wanted: Wanted, deadline: number): Promise<void> {
     const waitMs = Math.min(ANSWER_MS, deadline - BEFORE_DEADLINE_MS - Date.now());
     const key = keyOf(node, snapshotId);
-    const work = this.#bringing.run(key, () => this.#bring(node, snapshotId, pool, true));
+    const work = this.#bringing.run(key, () => this.#bring(node, snapshotId, wanted, true));
     await withTimeout(work, Math.max(0, waitMs), () => {
       throw underWay(node, snapshotId, this.#states.get(key));
     });
+  }
+
+  /** The snapshot of a volume that a clone with this name is made from on another node. NOT_FOUND if there is no such volume. */
+  async snapshotForClone(volumeId: string, cloneName: string): Promise<string> {
+    const owner = this.deps.owning(nodeKeyOf(volumeId) ?? '', volumeId);
+    return (await this.#ask(owner, 'SnapshotForClone', { volume_id: volumeId, clone_name: cloneName })).snapshot_id;
   }
 
   /** Whether the node has a complete replica of the snapshot. False if it does not answer. */
@@ -78,9 +90,9 @@ export class RemoteSources {
     await Promise.all(
       asking.map(async (node) => {
         const { pulls } = await this.#ask(node, 'ListPulls', {}).catch(() => ({ pulls: [] }));
-        for (const { snapshot, pool } of pulls) {
+        for (const { snapshot, pool, clone_name: cloneName } of pulls) {
           const id = snapshot?.snapshot_id ?? '';
-          const bring = this.#bringing.run(keyOf(node, id), () => this.#bring(node, id, pool, false));
+          const bring = this.#bringing.run(keyOf(node, id), () => this.#bring(node, id, { pool, cloneName }, false));
           bring.catch((thrown) => {
             this.deps.logger.info({ node: node.id, snapshot: id, why: messageOf(thrown) }, 'a pull does not go on yet');
           });
@@ -89,13 +101,13 @@ export class RemoteSources {
     );
   }
 
-  async #bring(node: NodeConnection, snapshotId: string, pool: string, asked: boolean): Promise<void> {
+  async #bring(node: NodeConnection, snapshotId: string, wanted: Wanted, asked: boolean): Promise<void> {
     const key = keyOf(node, snapshotId);
     try {
       for (;;) {
         const found = await this.#ask(node, 'FindSnapshot', { snapshot_id: snapshotId, snapshot: null });
         if (found.pull?.status === 'COMPLETE') return;
-        const state = await this.#fetchPiece(node, snapshotId, pool, asked, found.pull);
+        const state = await this.#fetchPiece(node, snapshotId, wanted, asked, found.pull);
         this.#states.set(key, state);
         if (state.status === 'WAITING' && state.failure !== '') throw notFetched(node, snapshotId, state);
       }
@@ -108,7 +120,7 @@ export class RemoteSources {
   async #fetchPiece(
     node: NodeConnection,
     snapshotId: string,
-    pool: string,
+    { pool, cloneName }: Wanted,
     asked: boolean,
     pull: PullStateMessage | null,
   ): Promise<PullStateMessage> {
@@ -126,7 +138,7 @@ export class RemoteSources {
     const opening = { snapshot_id: snapshotId, reader: node.id, bases: offered, offset };
     const piece = await this.#ask(owner, 'OpenTransfer', opening);
     const host = await hostOf(owner);
-    const order = { snapshot, pool, host, piece, asked, wait_ms: PIECE_MS };
+    const order = { snapshot, pool, host, piece, asked, wait_ms: PIECE_MS, clone_name: cloneName };
     const state = await this.#ask(node, 'PullSnapshot', order);
     if (state.status === 'COMPLETE') {
       const closing = { snapshot_id: snapshotId, reader: node.id };

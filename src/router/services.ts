@@ -189,8 +189,8 @@ class RoutedServices {
   async #createVolume(request: RequestOf<'CreateVolume'>, context: CallContext): Promise<Buffer> {
     // The node of the source also checks whether the node meets the topology.
     const owner = ownerIn('CreateVolume', request);
-    const isRemote = request.parameters['remoteSources'] === 'true' && request.volume_content_source?.snapshot != null;
-    if ((owner !== null || request.volume_content_source !== null) && !(isRemote && owner !== null)) {
+    const isRemote = owner !== null && request.parameters['remoteSources'] === 'true';
+    if (!isRemote && (owner !== null || request.volume_content_source !== null)) {
       const node = this.#nodeFor('CreateVolume', request);
       return this.#ask(node, 'Controller', 'CreateVolume', context);
     }

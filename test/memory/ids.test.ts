@@ -171,17 +171,17 @@ for (const [rpc, paths] of Object.entries(HANDLE_FIELDS)) {
       });
       continue;
     }
-    if (path === 'volume_content_source.snapshot.snapshot_id') {
-      test(`${rpc} refuses another node's snapshot without a replica here, and names both nodes`, async () => {
-        const request = createRequest('elsewhere', { snapshotId: handle });
+    if (path.startsWith('volume_content_source.')) {
+      test(`${rpc} refuses another node's handle in ${path} without a replica here, and names both nodes`, async () => {
+        const spec = path.includes('snapshot') ? { snapshotId: handle } : { volumeId: handle };
+        const request = createRequest('elsewhere', spec);
         const message = await refused(call(rpc, request), 'RESOURCE_EXHAUSTED', new RegExp(`^${path}: `));
         for (const part of [handle, OTHER, TEST_NODE_KEY, 'router']) assert.ok(message.includes(part), part);
       });
       continue;
     }
     test(`${rpc} refuses another node's handle in ${path} and names both nodes`, async () => {
-      const code = rpc === 'CreateVolume' ? 'RESOURCE_EXHAUSTED' : 'FAILED_PRECONDITION';
-      const message = await refused(call(rpc, requestWith(path, handle)), code);
+      const message = await refused(call(rpc, requestWith(path, handle)), 'FAILED_PRECONDITION');
       const field = path.split('.').at(-1) ?? '';
       for (const part of [field, handle, OTHER, TEST_NODE_KEY, 'test-node']) {
         assert.ok(message.includes(part), `${part} is missing in: ${message}`);

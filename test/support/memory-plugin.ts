@@ -18,6 +18,7 @@ import { createIdentityService } from '../../src/driver/plugin/identity.js';
 import { nodeRpcs } from '../../src/driver/plugin/node-rpcs.js';
 import { requestCheck } from '../../src/driver/plugin/request-check.js';
 import { createServices } from '../../src/driver/plugin/services.js';
+import { CloneSnapshots } from '../../src/driver/replicas/clone-snapshots.js';
 import { describeSnapshot } from '../../src/driver/replicas/described-snapshot.js';
 import { OpenTransfers } from '../../src/driver/replicas/open-transfers.js';
 import { Pulls } from '../../src/driver/replicas/pulls.js';
@@ -138,10 +139,13 @@ export class MemoryPlugin {
     mkdirSync(directory, { recursive: true });
     const backendOf = (pool: string) => registry.owning(pool);
     const shared = { catalogue, registry, locks, logger, directory };
+    const built = createServices(config, { ...parts, changeLists: null, logger });
+    const transfers = new OpenTransfers({ ...shared, scanThreads, backendOf, settings: config.transfers });
     const served = nodeRpcs(() => ({
+      clones: new CloneSnapshots({ catalogue, snapshots: built.snapshots, transfers, logger }),
       findVolume: (name, signal) => volumeNamed({ catalogue, locks }, name, signal),
       describeSnapshot: (snapshotId) => describeSnapshot(catalogue, registry, snapshotId),
-      transfers: new OpenTransfers({ ...shared, scanThreads, backendOf, settings: config.transfers }),
+      transfers,
       pulls: new Pulls(shared),
     }));
     const rpcs = this.#options.servesRouters === false ? [] : served;
@@ -153,7 +157,7 @@ export class MemoryPlugin {
     });
     await server.start();
     const lost = { found: false, refusal: () => CsiError.internal('no row is lost') };
-    server.open(createServices(config, { ...parts, changeLists: null, logger }), requestCheck(identity, lost));
+    server.open(built.services, requestCheck(identity, lost));
     this.#client = new CsiClient(config.endpoint);
     this.#close.push(
       () => server.stop(),

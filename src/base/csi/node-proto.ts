@@ -72,6 +72,7 @@ export interface NodeRpcs {
     PieceMessage,
   ];
   CloseTransfer: [{ readonly snapshot_id: string; readonly reader: string }, object];
+  SnapshotForClone: [{ readonly volume_id: string; readonly clone_name: string }, { readonly snapshot_id: string }];
   PullSnapshot: [
     {
       readonly snapshot: SnapshotMessage | null;
@@ -80,6 +81,7 @@ export interface NodeRpcs {
       readonly piece: PieceMessage | null;
       readonly asked: boolean;
       readonly wait_ms: number;
+      readonly clone_name: string;
     },
     PullStateMessage,
   ];
@@ -90,6 +92,7 @@ export interface NodeRpcs {
         readonly snapshot: SnapshotMessage | null;
         readonly state: PullStateMessage | null;
         readonly pool: string;
+        readonly clone_name: string;
       }[];
     },
   ];

@@ -168,6 +168,8 @@ export interface ReplicaRecord extends DescribedSnapshot {
   pool: string;
   /** The replica that it was begun from; null if it was begun empty. */
   baseId: string | null;
+  /** The name of the one volume that the snapshot was taken for, as a clone of its volume; null if it was taken by a user. */
+  cloneName: string | null;
   /** Where the next piece begins; null once the replica is complete. */
   nextOffset: bigint | null;
   /** When a call last asked for it, and when it was last used: completed, cloned, or the base of another. */

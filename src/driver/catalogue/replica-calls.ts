@@ -14,6 +14,16 @@ export function replicaCalls(database: SqliteConnection) {
     replicasOf: reads((volumeId: string): ReplicaRecord[] =>
       database.all('SELECT * FROM replicas WHERE volume_id = ? ORDER BY sequence DESC', volumeId).map(rows.replicaRow),
     ),
+    /** The newest complete replica that was pulled for a clone of the volume with that name. */
+    replicaForClone: reads((volumeId: string, name: string): ReplicaRecord | null =>
+      database.find(
+        rows.replicaRow,
+        `SELECT * FROM replicas WHERE volume_id = ? AND clone_name = ? AND next_offset IS NULL
+           ORDER BY sequence DESC LIMIT 1`,
+        volumeId,
+        name,
+      ),
+    ),
     listReplicas: reads((): ReplicaRecord[] =>
       database.all('SELECT * FROM replicas ORDER BY volume_id, sequence').map(rows.replicaRow),
     ),
@@ -43,8 +53,8 @@ export function replicaCalls(database: SqliteConnection) {
 function put(database: SqliteConnection, replica: ReplicaRecord): void {
   database.run(
     `INSERT OR REPLACE INTO replicas (snapshot_id, volume_id, pool, size_bytes, sequence, creation_time_ns, pristine,
-       file_system, capabilities, catalogue_uuid, pool_uuid, base_id, next_offset, asked_ns, used_ns)
-       VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+       file_system, capabilities, catalogue_uuid, pool_uuid, base_id, clone_name, next_offset, asked_ns, used_ns)
+       VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
     replica.snapshotId,
     replica.volumeId,
     replica.pool,
@@ -57,6 +67,7 @@ function put(database: SqliteConnection, replica: ReplicaRecord): void {
     replica.catalogueUuid,
     replica.poolUuid,
     replica.baseId,
+    replica.cloneName,
     replica.nextOffset,
     replica.askedNs,
     replica.usedNs,

@@ -117,6 +117,7 @@ export function replicaRow(row: Row): ReplicaRecord {
     catalogueUuid: text(row, 'catalogue_uuid'),
     poolUuid: text(row, 'pool_uuid'),
     baseId: optionalText(row, 'base_id'),
+    cloneName: optionalText(row, 'clone_name'),
     nextOffset: row['next_offset'] as bigint | null,
     askedNs: integer(row, 'asked_ns'),
     usedNs: integer(row, 'used_ns'),

@@ -120,6 +120,8 @@ export const CATALOGUE_STEPS: readonly string[] = [
     catalogue_uuid TEXT NOT NULL,
     pool_uuid TEXT NOT NULL,
     base_id TEXT,
+    -- The name of the only volume that is made from it; NULL for any volume from the snapshot.
+    clone_name TEXT,
     -- NULL once the replica is complete.
     next_offset INTEGER CHECK (next_offset BETWEEN 0 AND size_bytes),
     asked_ns INTEGER NOT NULL,

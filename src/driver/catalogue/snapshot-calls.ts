@@ -38,6 +38,11 @@ export function snapshotCalls(database: SqliteConnection) {
      * Snapshots that are ready or being deleted, in the order of their ids; without a page, all of
      * them.
      */
+    snapshotsForClones: reads((): SnapshotRecord[] =>
+      database
+        .all("SELECT * FROM snapshots WHERE state = 'ready' AND parameters ->> 'cloneName' IS NOT NULL")
+        .map(rows.snapshotRow),
+    ),
     listSnapshots: reads((page?: ListPage, filter?: SnapshotFilter): SnapshotRecord[] =>
       listSnapshots(database, page, filter),
     ),
@@ -147,7 +152,8 @@ function listSnapshots(
   const conditions = [
     ...(snapshotId === '' ? [] : ['snapshot_id = ?']),
     ...(volumeId === '' ? [] : ['volume_id = ?']),
-    "snapshot_id > ? AND state IN ('ready', 'deleting')",
+    // Those taken for a clone on another node are nobody's.
+    "snapshot_id > ? AND state IN ('ready', 'deleting') AND parameters ->> 'cloneName' IS NULL",
   ];
   const found = database.all(
     `SELECT * FROM snapshots WHERE ${conditions.join(' AND ')} ORDER BY snapshot_id LIMIT ?`,

@@ -21,6 +21,7 @@ import type { Config } from '../config/config.js';
 import type { DatabaseEvent } from '../database/thread-task.js';
 import { assertCanOpenDirectories } from '../host/process-capabilities.js';
 import type { PluginMetrics } from '../metrics/plugin-metrics.js';
+import { CloneSnapshots } from '../replicas/clone-snapshots.js';
 import { describeSnapshot } from '../replicas/described-snapshot.js';
 import { OpenTransfers } from '../replicas/open-transfers.js';
 import { Pulls } from '../replicas/pulls.js';
@@ -163,18 +164,21 @@ async function compose(
     assertSomeWork(registry);
   });
   const facts = await startFacts(registry, state.lastStop);
-  for (const work of background) {
+  const { services, snapshots } = createServices(config, parts);
+  const clones = new CloneSnapshots({ catalogue, snapshots, transfers, logger });
+  for (const work of [...background, clones]) {
     teardown.add(() => work.stop());
     await work.start?.();
   }
   return {
     facts,
-    services: createServices(config, parts),
+    services,
     check: requestCheck(identity, lost),
     health: () => health.get(),
     nodeSide: {
       findVolume: (name, signal) => volumeNamed({ catalogue, locks }, name, signal),
       describeSnapshot: (snapshotId) => describeSnapshot(catalogue, registry, snapshotId),
+      clones,
       transfers,
       pulls,
     },

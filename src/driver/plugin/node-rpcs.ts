@@ -5,6 +5,7 @@ import { requestTypeOf } from '../../base/csi/proto.js';
 import type { CallContext } from '../../base/csi/service.js';
 import type { ServedRpc } from '../../server/calls/served-rpc.js';
 import type { DescribedSnapshot } from '../catalogue/records.js';
+import type { CloneSnapshots } from '../replicas/clone-snapshots.js';
 import * as messages from '../replicas/node-messages.js';
 import type { OpenTransfers } from '../replicas/open-transfers.js';
 import type { Pulls } from '../replicas/pulls.js';
@@ -15,6 +16,7 @@ export interface NodeSide {
   findVolume(name: string, signal: AbortSignal): Promise<string | null>;
   /** Null if this node has no such snapshot that is ready. */
   describeSnapshot(snapshotId: string): Promise<DescribedSnapshot | null>;
+  clones: Pick<CloneSnapshots, 'take'>;
   transfers: Pick<OpenTransfers, 'open' | 'close'>;
   pulls: Pick<Pulls, 'pull' | 'state' | 'bases' | 'asked'>;
 }
@@ -49,6 +51,14 @@ const HANDLERS: Handlers = {
   CloseTransfer: async (request, node) => {
     await node.transfers.close(messages.parseCloseRequest(request));
     return {};
+  },
+  SnapshotForClone: async (request, node, context) => {
+    const volumeId = requireString(request.volume_id, 'volume_id');
+    const name = requireString(request.clone_name, 'clone_name');
+    const { deadline, signal } = context;
+    const { snapshotId } = await node.clones.take(volumeId, name, deadline, signal);
+    context.note({ volume_id: volumeId, clone_name: name, snapshot_id: snapshotId });
+    return { snapshot_id: snapshotId };
   },
   PullSnapshot: async (request, node, context) => {
     const { order, waitMs } = messages.parsePull(request);

@@ -36,18 +36,17 @@ const CHANGES: ReadonlySet<string> = new Set<RpcName>([
  */
 const ALWAYS_SERVED: readonly string[] = ['NodeUnstageVolume', 'NodeUnpublishVolume'];
 
-/** There may be a replica of a snapshot of another node here: volumes/volume-source.ts looks. */
-const SOURCE = 'volume_content_source.snapshot.snapshot_id';
-
 /** @param lost read at each call, because a pool that starts later may show that rows are missing */
 export function requestCheck(identity: NodeIdentity, lost: Pick<LostRows, 'found' | 'refusal'>): RequestCheck {
   return (rpc, request) => {
     if (lost.found && CHANGES.has(rpc)) throw lost.refusal(rpc);
     if (ALWAYS_SERVED.includes(rpc)) return;
+    // There may be a replica of a source on another node here: volumes/volume-source.ts looks.
+    const isSource = (field: string): boolean => field.startsWith('volume_content_source.');
     const foreign = handlesIn(rpc, request).find(
-      ({ field, handle }) => field !== SOURCE && isForeign(handle, identity),
+      ({ field, handle }) => !isSource(field) && isForeign(handle, identity),
     );
-    if (foreign !== undefined) throw refusal(rpc, foreign, identity);
+    if (foreign !== undefined) throw refusal(foreign, identity);
   };
 }
 
@@ -57,13 +56,11 @@ function isForeign(handle: string, { key }: NodeIdentity): boolean {
 }
 
 /**
- * The source of a new volume is RESOURCE_EXHAUSTED, CSI's code for what this topology cannot provide: an
- * orchestrator then tries another node. Any other object is FAILED_PRECONDITION: callers then try again
- * later and give nothing up. The answer is never NOT_FOUND and never OK.
+ * Callers try again later and give nothing up. The answer is never NOT_FOUND and never OK.
  */
-function refusal(rpc: string, { field, handle }: GivenHandle, { nodeId, key }: NodeIdentity): CsiError {
-  const message =
+function refusal({ field, handle }: GivenHandle, { nodeId, key }: NodeIdentity): CsiError {
+  return CsiError.failedPrecondition(
     `${field}: ${handle} belongs to the node with the key ${nodeKeyOf(handle)}, and this is node ${nodeId} ` +
-    `with the key ${key}; call the plugin of that node`;
-  return rpc === 'CreateVolume' ? CsiError.resourceExhausted(message) : CsiError.failedPrecondition(message);
+      `with the key ${key}; call the plugin of that node`,
+  );
 }

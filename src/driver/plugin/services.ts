@@ -41,7 +41,7 @@ export interface Parts {
   logger: Pick<Logger, 'warn'>;
 }
 
-export function createServices(config: Config, parts: Parts): AnyService[] {
+export function createServices(config: Config, parts: Parts): { services: AnyService[]; snapshots: SnapshotManager } {
   const { catalogue, native, scanThreads, registry, locks, retainedBases, identity, logger } = parts;
   const backendOf = (pool: string) => registry.owning(pool);
   const { controllerPublish } = config;
@@ -82,7 +82,7 @@ export function createServices(config: Config, parts: Parts): AnyService[] {
     ...(hasVolumeCondition(config) ? { conditionOf: storageConditionOf(observed) } : {}),
   });
   const pools = config.pools.map(({ name }) => name);
-  return [
+  const services = [
     withRpcs(controller, controllerHealthRpcs(observed)),
     createGroupControllerService({ config, groups: new GroupManager(managers) }),
     withRpcs(createNodeService(node), nodeHealthRpcs({ ...observed, pools })),
@@ -95,4 +95,5 @@ export function createServices(config: Config, parts: Parts): AnyService[] {
       observer: parts.scanObserver,
     }),
   ];
+  return { services, snapshots };
 }

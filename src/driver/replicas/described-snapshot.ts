@@ -14,7 +14,7 @@ export async function describeSnapshot(
 ): Promise<DescribedSnapshot | null> {
   const snapshot = await catalogue.snapshotById(snapshotId);
   if (snapshot?.state !== 'ready') return null;
-  const ids = { sourceSnapshotId: snapshotId, sourceVolumeId: null };
+  const ids = { sourceSnapshotId: snapshotId, sourceVolumeId: null, name: '' };
   const source = await findSource(catalogue, registry, ids, nodeKeyOf(snapshotId) ?? '');
   const poolUuid = await catalogue.poolUuid(snapshot.pool);
   if (source === null || poolUuid === null) return null;

@@ -161,7 +161,8 @@ export function parsePull(request: NodeRpcs['PullSnapshot'][0]): { order: PullOr
   const snapshot = parseSnapshot(request.snapshot, 'snapshot');
   const host = requireString(request.host, 'host');
   const piece = parsePiece(request.piece, host, snapshot.sizeBytes);
-  const order = { snapshot, pool: request.pool, isAsked: request.asked, piece };
+  const cloneName = request.clone_name === '' ? null : request.clone_name;
+  const order = { snapshot, pool: request.pool, cloneName, isAsked: request.asked, piece };
   return { order, waitMs: Math.max(0, Math.min(request.wait_ms, MOST_WAIT_MS)) };
 }
 
@@ -179,4 +180,5 @@ export const pullMessage = (record: ReplicaRecord, state: PullState): NodeRpcs['
   snapshot: snapshotMessage(record),
   state: pullStateMessage(state),
   pool: record.pool,
+  clone_name: record.cloneName ?? '',
 });

@@ -90,6 +90,8 @@ export class OpenTransfers {
   readonly #open = new Map<string, Open>();
   /** Of the ports that are in use. */
   readonly #ports = new Set<number>();
+  /** When the last transfer of each snapshot ended. */
+  readonly #ended = new Map<string, number>();
   readonly #ending = new AbortController();
 
   constructor(private readonly deps: OpenTransfersDependencies) {}
@@ -123,6 +125,12 @@ export class OpenTransfers {
   /** How many transfers are open. */
   get count(): number {
     return this.#open.size;
+  }
+
+  /** When the last transfer of the snapshot ended, ms since the epoch; now if one is open, and 0 if none was since the start. */
+  lastUse(snapshotId: string): number {
+    const isOpen = [...this.#open.values()].some(({ request }) => request.snapshotId === snapshotId);
+    return isOpen ? Date.now() : (this.#ended.get(snapshotId) ?? 0);
   }
 
   async stop(): Promise<void> {
@@ -166,6 +174,7 @@ export class OpenTransfers {
     const ended = of.server.exited.then(async () => {
       clearTimeout(open.lease);
       await clear();
+      this.#ended.set(request.snapshotId, Date.now());
       if (this.#open.get(key) === open) this.#open.delete(key);
     });
     const open: Open = { ...of, request, ended, lease: undefined };

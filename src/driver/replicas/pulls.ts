@@ -41,6 +41,8 @@ export interface PullOrder {
   readonly snapshot: DescribedSnapshot;
   /** As in the parameters of a volume: '' for the default. */
   readonly pool: string;
+  /** As ReplicaRecord.cloneName. */
+  readonly cloneName: string | null;
   /** A call waits for the snapshot. */
   readonly isAsked: boolean;
   readonly piece: Piece;
@@ -210,7 +212,16 @@ export class Pulls {
       // Before the row, because `begin` goes on with whatever is there.
       if (record !== null) await registry.owning(record.pool).replicas?.delete(snapshotId);
       const askedNs = isAsked ? nowNs : 0n;
-      const row = { ...snapshot, pool: backend.pool, baseId: piece.baseId, nextOffset: 0n, askedNs, usedNs: nowNs };
+      const { cloneName } = order;
+      const row = {
+        ...snapshot,
+        pool: backend.pool,
+        baseId: piece.baseId,
+        cloneName,
+        nextOffset: 0n,
+        askedNs,
+        usedNs: nowNs,
+      };
       await catalogue.putReplica(row);
     }
     if (piece.offset === 0n) await replicas.begin(snapshotId, snapshot.sizeBytes, piece.baseId);

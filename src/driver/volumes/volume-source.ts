@@ -11,7 +11,7 @@ import { type FileSystem, isFileSystem } from '../host/file-systems.js';
 import { isPristine } from './pristine.js';
 import { snapshotDeleting, volumeDeleting } from './ready-volume.js';
 
-type SourceIds = Pick<VolumeRecord, 'sourceSnapshotId' | 'sourceVolumeId'>;
+type SourceIds = Pick<VolumeRecord, 'sourceSnapshotId' | 'sourceVolumeId' | 'name'>;
 
 export interface VolumeSource {
   /** Names the source in errors. */
@@ -39,14 +39,15 @@ type FoundSource = Omit<VolumeSource, 'fileSystem' | 'object'>;
 export async function findSource(
   catalogue: AsyncCatalogue,
   registry: BackendRegistry,
-  { sourceSnapshotId, sourceVolumeId }: SourceIds,
+  { sourceSnapshotId, sourceVolumeId, name }: SourceIds,
   nodeKey: string,
 ): Promise<VolumeSource | null> {
   if (sourceSnapshotId !== null) {
     const snapshot = await catalogue.snapshotById(sourceSnapshotId);
     const replica = snapshot === null ? await catalogue.replicaById(sourceSnapshotId) : null;
-    if (replica !== null) return fromReplica(registry, replica);
-    assertOwn(sourceSnapshotId, nodeKey);
+    if (replica !== null && replica.cloneName === null)
+      return fromReplica(registry, replica, `snapshot ${sourceSnapshotId}`);
+    assertOwn('volume_content_source.snapshot.snapshot_id', sourceSnapshotId, nodeKey);
     if (snapshot?.state === 'deleting') throw snapshotDeleting(sourceSnapshotId, 'DeleteSnapshot');
     const volume = snapshot === null ? null : await catalogue.volumeById(snapshot.volumeId);
     const label = `snapshot ${sourceSnapshotId}`;
@@ -57,6 +58,11 @@ export async function findSource(
     return { ...source, fileSystem: await fileSystemOf(backend, object, source, volume), object };
   }
   if (sourceVolumeId === null) return null;
+  if (isForeign(sourceVolumeId, nodeKey)) {
+    const replica = await catalogue.replicaForClone(sourceVolumeId, name);
+    if (replica !== null) return fromReplica(registry, replica, `volume ${sourceVolumeId}`);
+    assertOwn('volume_content_source.volume.volume_id', sourceVolumeId, nodeKey);
+  }
   const volume = await catalogue.volumeById(sourceVolumeId);
   if (volume?.state === 'deleting') throw volumeDeleting(sourceVolumeId);
   const found = existing(volume, `volume ${sourceVolumeId}`);
@@ -75,18 +81,22 @@ export async function findSource(
   return { ...current, fileSystem: await fileSystemOf(backend, object, current, volume), object };
 }
 
+function isForeign(handle: string, nodeKey: string): boolean {
+  const owner = nodeKeyOf(handle);
+  return owner !== null && owner !== nodeKey;
+}
+
 /** An orchestrator tries another node after RESOURCE_EXHAUSTED, CSI's code for what this topology cannot provide. */
-function assertOwn(snapshotId: string, nodeKey: string): void {
-  const owner = nodeKeyOf(snapshotId);
-  if (owner === null || owner === nodeKey) return;
+function assertOwn(field: string, handle: string, nodeKey: string): void {
+  if (!isForeign(handle, nodeKey)) return;
   throw CsiError.resourceExhausted(
-    `volume_content_source.snapshot.snapshot_id: ${snapshotId} belongs to the node with the key ${owner}, and this is the node ` +
+    `${field}: ${handle} belongs to the node with the key ${nodeKeyOf(handle)}, and this is the node ` +
       `with the key ${nodeKey}, which has no replica of it; call the plugin of that node, or a router`,
   );
 }
 
 /** A snapshot of another node, as that node has described it. ABORTED until all of it is here. */
-async function fromReplica(registry: BackendRegistry, replica: ReplicaRecord): Promise<VolumeSource> {
+async function fromReplica(registry: BackendRegistry, replica: ReplicaRecord, label: string): Promise<VolumeSource> {
   const { snapshotId, pool, sizeBytes, pristine, capabilities, fileSystem, nextOffset } = replica;
   if (nextOffset !== null) {
     throw CsiError.aborted(
@@ -96,7 +106,7 @@ async function fromReplica(registry: BackendRegistry, replica: ReplicaRecord): P
   await registry.owning(pool).replicas?.check(snapshotId, sizeBytes);
   const known = fileSystem !== null && isFileSystem(fileSystem) ? fileSystem : null;
   const object = { replicaId: snapshotId };
-  return { label: `snapshot ${snapshotId}`, pool, sizeBytes, pristine, capabilities, fileSystem: known, object };
+  return { label, pool, sizeBytes, pristine, capabilities, fileSystem: known, object };
 }
 
 /**

@@ -137,6 +137,37 @@ test('a file system is restored on another node and grown, and one that was neve
   await a.remove(volume);
 });
 
+test('a volume is cloned to another node as it was at the first call, and the next clone costs what changed', async () => {
+  const [a, b] = [cluster.orchestrator(1), cluster.orchestrator(2)];
+  const volume = await cluster.create(1, 'cloned', { sizeBytes: SIZE });
+  const target = await a.bringUp(volume);
+  fill(target, 4 * MIB);
+  const listed = await a.snapshotIds();
+  const spec = { volumeId: volume.id, sizeBytes: SIZE, parameters: REMOTE };
+  const before = readFileSync(target);
+  const first = await cluster.create(2, 'clone', spec);
+  change(target, SIZE, 10);
+  const again = await cluster.create(2, 'clone', spec);
+  assert.deepEqual([again.id, nodeOf(first)], [first.id, nodeKey('node-2')]);
+  assert.ok(readFileSync(await b.bringUp(first)).equals(before), 'the first clone');
+  const second = await cluster.create(2, 'other clone', spec);
+  assert.ok(readFileSync(await b.bringUp(second)).equals(readFileSync(target)), 'the second clone');
+  const made: Message = await cluster.untilMade({
+    ...createRequest('clone', spec),
+    accessibility_requirements: { requisite: on(1, 2, 3), preferred: on(2) },
+  });
+  assert.equal(made['volume'].content_source.volume.volume_id, volume.id);
+  assert.deepEqual(await a.snapshotIds(), listed);
+  const [, base] = [...cluster.plugin(2).log.matchAll(/"base":("snap-[^"]*"|null),"bytes"/g)].at(-1) ?? [];
+  assert.match(base ?? '', /^"snap-/);
+  await refused(
+    cluster.create(2, 'of nothing', { ...spec, volumeId: first.id.replace(/^vol-.{12}/, volume.id.slice(0, 16)) }),
+    'NOT_FOUND',
+  );
+  await b.remove(first, second);
+  await a.remove(volume);
+});
+
 test('the topology and the class decide where a volume is made', async () => {
   const a = cluster.orchestrator(1);
   const volume = await cluster.create(1, 'placed', { sizeBytes: SIZE });

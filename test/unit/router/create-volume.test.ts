@@ -44,7 +44,7 @@ async function placed(late: string, failures = 0) {
       made.set(id, `vol-of-${id}`);
       return Buffer.from(id);
     },
-    remoteSources: { bring: async () => undefined, hasReplica: async () => false },
+    remoteSources: { bring: async () => undefined, hasReplica: async () => false, snapshotForClone: async () => '' },
     isRetired: () => false,
     capacityOf: async () => 0n,
     patience: async () => undefined,
