@@ -32,6 +32,7 @@ const GROUPS: Readonly<Record<string, Readonly<Record<string, () => Promise<AddC
   'Inspection and repair of a node': {
     volumes: async () => (await import('./inspection/list-commands.js')).addVolumesCommand,
     snapshots: async () => (await import('./inspection/list-commands.js')).addSnapshotsCommand,
+    replicas: async () => (await import('./inspection/list-commands.js')).addReplicasCommand,
     pools: async () => (await import('./inspection/list-commands.js')).addPoolsCommand,
     doctor: async () => (await import('./inspection/doctor-command.js')).addDoctorCommand,
     gc: async () => (await import('./inspection/gc-command.js')).addGcCommand,

@@ -3,9 +3,11 @@
  * and certificates. Mounts and devices are those of this machine. Needs root.
  */
 import { writeFileSync } from 'node:fs';
+import type { TestContext } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { StatusCode } from '../../src/base/errors.js';
 import { Authority, type CertificateFiles, tlsSettings } from './certificates.js';
+import { runCommand } from './command.js';
 import type { Message } from './csi-client.js';
 import { TestNetwork } from './network.js';
 import { createRequest, type HeldVolume, Orchestrator, type VolumeSpec } from './orchestrator.js';
@@ -110,6 +112,17 @@ export class NodeCluster {
         ...env,
       },
     });
+  }
+
+  /** What a command prints on a node. */
+  async command(t: TestContext, node: number, ...args: string[]): Promise<string> {
+    const env = {
+      BLOCKDELTA_STATE_DIR: this.place.path(this.nodeId(node)),
+      BLOCKDELTA_POOLS: `main=${this.#poolPaths[node]}`,
+    };
+    const { stdout, stderr, code } = await runCommand(t, args, env);
+    if (code !== 0) throw new Error(stderr);
+    return stdout;
   }
 
   async startRouter(): Promise<void> {

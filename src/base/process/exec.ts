@@ -183,10 +183,17 @@ export async function assertPrograms(
   await Promise.all(programs.map((program) => findProgram(program)));
 }
 
-/** The programs of the plugin that are not installed, each with Debian's package for it. */
-export async function missingPrograms(): Promise<{ program: string; package: string; optional: boolean }[]> {
+/**
+ * The programs of the plugin that are not installed, each with Debian's package for it.
+ *
+ * @param more programs that its settings demand
+ */
+export async function missingPrograms(
+  more: readonly string[] = [],
+): Promise<{ program: string; package: string; optional: boolean }[]> {
+  const tools = Object.entries(PACKAGES_OF_TOOLS).filter(([name]) => more.includes(name));
   const missing = await Promise.all(
-    Object.entries(PACKAGES).map(async ([program, debian]) => {
+    [...Object.entries(PACKAGES), ...tools].map(async ([program, debian]) => {
       const isThere = await findProgram(program).then(
         () => true,
         () => false,

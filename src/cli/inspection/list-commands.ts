@@ -1,4 +1,4 @@
-/** `blockdelta volumes`, `snapshots` and `pools`: what this node holds, as a table or as JSON. */
+/** `blockdelta volumes`, `snapshots`, `replicas` and `pools`: what this node holds, as a table or as JSON. */
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { humanSize } from '../../base/human-size.js';
 import { settingsReader } from '../../base/settings/reader.js';
@@ -81,6 +81,12 @@ export function addSnapshotsCommand(program: Command): void {
     .action(({ stateDir, json, exclusive }: ListOptions & { exclusive: boolean }) =>
       printList(stateDir, json, async (node) => snapshots(node, exclusive ? await exclusiveSpace(node) : null)),
     );
+}
+
+export function addReplicasCommand(program: Command): void {
+  addList(program, 'replicas', 'list the copies on this node of snapshots of other nodes').action(
+    ({ stateDir, json }: ListOptions) => printList(stateDir, json, replicas),
+  );
 }
 
 export function addPoolsCommand(program: Command): void {
@@ -235,6 +241,18 @@ function snapshotRow(snapshot: ShownSnapshot, state: string, label: string, excl
     },
     cells: [id, volumeId, pool, size(sizeBytes), ...exclusiveCell(exclusive, id), state, taken, label],
   };
+}
+
+function replicas({ catalogue }: NodeView): Listing {
+  const titles = ['ID', 'VOLUME', 'POOL', 'SIZE', 'STATE', 'TAKEN', 'LAST USED', 'FROM'];
+  const rows = catalogue.replicas.map((replica) => {
+    const { snapshotId: id, volumeId, pool, sizeBytes, baseId, nextOffset } = replica;
+    const state = nextOffset === null ? 'complete' : 'unfinished';
+    const [taken, used] = [time(replica.creationTimeNs), time(replica.usedNs)];
+    const json = { id, volumeId, pool, sizeBytes, state, taken, used, baseId, durableBytes: nextOffset ?? sizeBytes };
+    return { json, cells: [id, volumeId, pool, size(sizeBytes), state, taken, used, baseId ?? '-'] };
+  });
+  return { titles, rows };
 }
 
 function pools(node: NodeView): Listing {

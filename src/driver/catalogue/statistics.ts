@@ -11,7 +11,7 @@ export interface CatalogueStatistics {
   omittedVolumes: number;
 }
 
-/** How many ready volumes and snapshots a pool has, and its retained bases. */
+/** How many ready volumes and snapshots a pool has, and its retained bases and replicas. */
 export interface PoolCounts {
   pool: string;
   volumes: number;
@@ -19,6 +19,8 @@ export interface PoolCounts {
   usableBases: number;
   usableBaseBytes: bigint;
   invalidatedBases: number;
+  completeReplicas: number;
+  unfinishedReplicas: number;
 }
 
 export interface VolumeCounts {
@@ -55,7 +57,11 @@ export function statisticsCalls(database: SqliteConnection) {
              (SELECT COALESCE(SUM(stored_bytes), 0) FROM retained_bases
                 WHERE pool = pools.name AND invalid_reason IS NULL) AS usable_bytes,
              (SELECT COUNT(*) FROM retained_bases
-                WHERE pool = pools.name AND invalid_reason IS NOT NULL) AS invalidated
+                WHERE pool = pools.name AND invalid_reason IS NOT NULL) AS invalidated,
+             (SELECT COUNT(*) FROM replicas
+                WHERE pool = pools.name AND next_offset IS NULL) AS complete_replicas,
+             (SELECT COUNT(*) FROM replicas
+                WHERE pool = pools.name AND next_offset IS NOT NULL) AS unfinished_replicas
            FROM pools ORDER BY name`,
         )
         .map(poolCounts);
@@ -83,5 +89,7 @@ function poolCounts(row: Row): PoolCounts {
     usableBases: Number(row['usable']),
     usableBaseBytes: row['usable_bytes'] as bigint,
     invalidatedBases: Number(row['invalidated']),
+    completeReplicas: Number(row['complete_replicas']),
+    unfinishedReplicas: Number(row['unfinished_replicas']),
   };
 }

@@ -65,6 +65,8 @@ export interface DoctorContext {
 /** The plugin needs FIEMAP and the loop driver's LOOP_CONFIGURE; on btrfs, deltas need 6.1. */
 const KERNEL_MINIMUM = [5, 8] as const;
 const BTRFS_MINIMUM = [6, 1] as const;
+/** Landlock binds the port that a program connects to. */
+const LANDLOCK_NETWORK = [6, 7] as const;
 const STATE_FREE_BYTES = 64n << 20n;
 const UDEV_RULE = '56-blockdelta.rules';
 const UDEV_DIRECTORIES = ['/etc/udev/rules.d', '/run/udev/rules.d', '/usr/lib/udev/rules.d', '/lib/udev/rules.d'];
@@ -101,8 +103,16 @@ function isOlder([major, minor]: readonly [number, number]): boolean {
   return found < major || (found === major && minorFound < minor);
 }
 
-function kernel({ node }: DoctorContext): CheckResult {
+function kernel(context: DoctorContext): CheckResult {
+  const { node } = context;
   const findings: Finding[] = [];
+  if (passesSnapshots(context) && isOlder(LANDLOCK_NETWORK)) {
+    findings.push({
+      found: `the kernel ${release()} is older than ${LANDLOCK_NETWORK.join('.')}: a program that copies a snapshot from another node could connect to any port`,
+      remedy:
+        'install a newer kernel, or let a firewall allow the ports of BLOCKDELTA_TRANSFER_PORTS alone between the nodes',
+    });
+  }
   if (isOlder(KERNEL_MINIMUM)) {
     findings.push({
       found: `the kernel ${release()} is older than ${KERNEL_MINIMUM.join('.')}`,
@@ -155,8 +165,10 @@ async function capabilities({ plugin }: DoctorContext): Promise<CheckResult> {
   return { detail: `of ${whose}`, findings };
 }
 
-async function programs(): Promise<CheckResult> {
-  const missing = await missingPrograms();
+const passesSnapshots = ({ env }: DoctorContext): boolean => Boolean(env['BLOCKDELTA_TRANSFER_PORTS']);
+
+async function programs(context: DoctorContext): Promise<CheckResult> {
+  const missing = await missingPrograms(passesSnapshots(context) ? ['nbdkit', 'nbdcopy', 'nbdinfo'] : []);
   return {
     detail: 'mkfs, fsck, mount and others',
     findings: missing.map(({ program, package: debian, optional }) => ({

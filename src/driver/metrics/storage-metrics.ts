@@ -20,6 +20,7 @@ const ANSWER_MS = 4000;
 export const MAX_VOLUMES = 1000;
 const VOLUMES_AT_ONCE = 100;
 const EVENT_LEVELS: readonly PoolEvent['level'][] = ['info', 'warn', 'error'];
+const PIECE_OUTCOMES = ['fetched', 'failed'] as const;
 const THIN_MODES = ['rw', 'ro', 'out_of_data_space', 'fail', 'error'];
 
 export interface StorageSources {
@@ -42,6 +43,8 @@ export class StorageMetrics {
   readonly #gauges: ReturnType<typeof poolGauges>;
   readonly #volumeGauges: ReturnType<typeof volumeGauges>;
   readonly #events: Counter<'pool' | 'level'>;
+  readonly #pieces: Counter<'pool' | 'outcome'>;
+  readonly #pulledBytes: Counter<'pool'>;
   readonly #catalogueUp: Gauge;
   #sources: StorageSources | null = null;
 
@@ -65,6 +68,24 @@ export class StorageMetrics {
       labelNames: ['pool', 'level'],
       registers: [registry],
     });
+    this.#pieces = new Counter({
+      name: 'blockdelta_pool_pulled_pieces_total',
+      help: 'pieces of snapshots of other nodes that were fetched, and that were not',
+      labelNames: ['pool', 'outcome'],
+      registers: [registry],
+    });
+    this.#pulledBytes = new Counter({
+      name: 'blockdelta_pool_pulled_bytes_total',
+      help: 'data of the pieces that were fetched',
+      labelNames: ['pool'],
+      registers: [registry],
+    });
+  }
+
+  /** A piece of a snapshot of another node was fetched, or not. */
+  piece(pool: string, outcome: 'fetched' | 'failed', bytes: bigint): void {
+    this.#pieces.inc({ pool, outcome });
+    if (outcome === 'fetched') this.#pulledBytes.inc({ pool }, Number(bytes));
   }
 
   /** From this call on, each collection reads these sources. */
@@ -156,6 +177,10 @@ export class StorageMetrics {
       gauges.bases.set({ pool, state: 'usable' }, of.usableBases);
       gauges.bases.set({ pool, state: 'invalidated' }, of.invalidatedBases);
       gauges.baseBytes.set({ pool }, Number(of.usableBaseBytes));
+      gauges.replicas.set({ pool, state: 'complete' }, of.completeReplicas);
+      gauges.replicas.set({ pool, state: 'unfinished' }, of.unfinishedReplicas);
+      for (const outcome of PIECE_OUTCOMES) this.#pieces.inc({ pool, outcome }, 0);
+      this.#pulledBytes.inc({ pool }, 0);
     }
     this.#volumeGauges.omitted.set(counts.omittedVolumes);
   }
@@ -230,6 +255,7 @@ function poolGauges(registry: Registry) {
       'state',
     ),
     baseBytes: gauge('pool_retained_bases_bytes', 'space that usable retained bases take'),
+    replicas: gauge('pool_replicas', 'copies of snapshots of other nodes, complete or not', 'state'),
     thinMode: gauge(
       'pool_thin_mode',
       '1 for the mode that device-mapper reports for a thin pool, 0 for the others',

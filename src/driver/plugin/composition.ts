@@ -124,7 +124,7 @@ async function compose(
   const backendOf = (pool: string) => registry.owning(pool);
   const { scanThreads } = threads;
   const transfers = new OpenTransfers({ ...shared, scanThreads, backendOf, settings: config.transfers, directory });
-  const pulls = new Pulls({ ...shared, directory });
+  const pulls = new Pulls({ ...shared, directory, observe: metrics?.storage.piece.bind(metrics.storage) });
   const keeper = new ReplicaKeeper({ ...shared, pulls, lacksRows: () => lost.found });
   for (const backend of registry.all) await keeper.settle(backend);
   const pools = () => registry.all;

@@ -70,6 +70,7 @@ export interface PullsDependencies {
   /** Only this user can enter it. */
   directory: string;
   logger: Pick<Logger, 'info' | 'warn'>;
+  observe?: ((pool: string, outcome: 'fetched' | 'failed', bytes: bigint) => void) | undefined;
   now?: () => number;
 }
 
@@ -248,10 +249,12 @@ export class Pulls {
     this.#progress.set(snapshotId, progress);
     const running = this.#fetch(snapshot, piece, replicas, progress).then(
       () => {
+        this.deps.observe?.(pool, 'fetched', piece.dataBytes);
         progress.doneBytes += piece.dataBytes;
         if (piece.nextOffset === null) this.#progress.delete(snapshotId);
       },
       (thrown) => {
+        this.deps.observe?.(pool, 'failed', piece.dataBytes);
         progress.failure = messageOf(thrown);
         this.deps.logger.warn(
           { snapshot: snapshotId, err: CsiError.from(thrown) },

@@ -109,6 +109,10 @@ test('a volume goes through rounds of changes and pulls, also after growth and f
   const pulled = [...cluster.plugin(3).log.matchAll(/"base":("snap-[^"]*"|null),"bytes":"?(\d+)/g)];
   assert.equal(pulled.length, ROUNDS);
   assert.equal(pulled.filter(([, base]) => base === 'null').length, 1, 'only the first pull is whole');
+  const listed = await cluster.command(t, 3, 'replicas', '--json');
+  const own = JSON.parse(listed).filter((row: Message) => row['volumeId'] === volume.id);
+  assert.deepEqual([own.length, own.at(-1).id, own.at(-1).state], [ROUNDS, last, 'complete']);
+  assert.match(await cluster.command(t, 3, 'replicas'), new RegExp(`^${last} +${volume.id} +main .* complete `, 'm'));
   t.diagnostic(`${pulled.map(([, , bytes]) => bytes).join(', ')} bytes pulled`);
   await a.remove(volume);
 });
@@ -307,7 +311,7 @@ test('a node without ports serves no snapshot, and says which setting it lacks',
   const [a, b] = [cluster.orchestrator(1), cluster.orchestrator(2)];
   await cluster.plugin(2).stop();
   await cluster.startPlugin(2, { BLOCKDELTA_TRANSFER_PORTS: '' });
-  const volume = await cluster.create(2, 'no ports', { sizeBytes: SIZE });
+  const volume = await untilReachable(() => cluster.create(2, 'no ports', { sizeBytes: SIZE }));
   const snapshotId = await b.snapshot(volume);
   const made = () => cluster.create(1, 'no ports on 1', { snapshotId, sizeBytes: SIZE, parameters: REMOTE });
   await refused(untilReachable(made), 'FAILED_PRECONDITION', /set BLOCKDELTA_TRANSFER_PORTS/);

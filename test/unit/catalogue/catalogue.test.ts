@@ -3,7 +3,12 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
 import { openCatalogue } from '../../../src/driver/catalogue/catalogue-client.js';
-import type { GroupSnapshotRecord, NewSnapshot, VolumeRecord } from '../../../src/driver/catalogue/records.js';
+import type {
+  GroupSnapshotRecord,
+  NewSnapshot,
+  ReplicaRecord,
+  VolumeRecord,
+} from '../../../src/driver/catalogue/records.js';
 import { SqliteConnection } from '../../../src/driver/database/connection.js';
 import { type DirectCatalogue, openCatalogueHere } from '../../support/direct-database.js';
 import { BLOCK, mountOf, snapshotRecord, volumeRecord } from '../../support/records.js';
@@ -131,11 +136,61 @@ test('lists and statistics have ready objects, statistics retained bases, and li
   });
   const { volumeId, name, pool, sizeBytes } = first;
   assert.deepEqual(catalogue.statistics(1), {
-    pools: [{ pool: 'default', volumes: 2, snapshots: 1, usableBases: 1, usableBaseBytes: 4096n, invalidatedBases: 1 }],
+    pools: [
+      {
+        pool: 'default',
+        volumes: 2,
+        snapshots: 1,
+        usableBases: 1,
+        usableBaseBytes: 4096n,
+        invalidatedBases: 1,
+        completeReplicas: 0,
+        unfinishedReplicas: 0,
+      },
+    ],
     volumes: [{ volumeId, name, pool, sizeBytes, snapshots: 1 }],
     omittedVolumes: 1,
   });
   assert.equal(catalogue.statistics(0).omittedVolumes, 2);
+});
+
+test('replicas are put, advanced, found by volume and by clone, counted and removed', () => {
+  const [{ volumeId, pool, sizeBytes, capabilities }] = volumes;
+  const facts = { volumeId, pool, sizeBytes, capabilities, pristine: true, fileSystem: 'xfs', creationTimeNs: 1n };
+  const origin = { catalogueUuid: 'c', poolUuid: 'p', baseId: null, cloneName: null, askedNs: 2n, usedNs: 3n };
+  const replica = (snapshotId: string, sequence: bigint, more: Partial<ReplicaRecord> = {}): ReplicaRecord => {
+    const made = { ...facts, ...origin, snapshotId, sequence, nextOffset: 0n, ...more };
+    catalogue.putReplica(made);
+    return made;
+  };
+  const older = replica('older', 1n);
+  const newer = replica('newer', 2n, { cloneName: 'copy', baseId: 'older', fileSystem: null });
+  assert.deepEqual(catalogue.replicasOf(volumeId), [newer, older]);
+  assert.equal(catalogue.replicaForClone(volumeId, 'copy'), null);
+  catalogue.advanceReplica('newer', 4096n, 5n);
+  assert.deepEqual(catalogue.replicaById('newer'), { ...newer, nextOffset: 4096n, usedNs: 5n });
+  catalogue.advanceReplica('newer', null, 6n);
+  assert.equal(catalogue.replicaForClone(volumeId, 'copy')?.snapshotId, 'newer');
+  assert.equal(catalogue.replicaForClone(volumeId, 'other'), null);
+  catalogue.replicaAsked('older', 8n);
+  catalogue.replicaUsed('older', 9n);
+  assert.deepEqual(catalogue.listReplicas(), [
+    { ...older, askedNs: 8n, usedNs: 9n },
+    { ...newer, nextOffset: null, usedNs: 6n },
+  ]);
+  const [counts] = catalogue.statistics(0).pools;
+  assert.deepEqual([counts?.completeReplicas, counts?.unfinishedReplicas], [1, 1]);
+  assert.throws(() => replica('beyond', 3n, { nextOffset: sizeBytes + 1n }), /CHECK/);
+  catalogue.removeReplica('newer');
+  assert.equal(catalogue.replicaById('newer'), null);
+});
+
+test('snapshots for clones are in no list', () => {
+  const [volume] = volumes;
+  const taken = catalogue.insertSnapshot(snapshotRecord(volume, { parameters: { cloneName: 'copy' } }));
+  assert.deepEqual(catalogue.listSnapshots(), []);
+  assert.deepEqual(catalogue.snapshotsForClones(), [taken]);
+  assert.deepEqual(catalogue.snapshotById(taken.snapshotId), taken);
 });
 
 test('stagings and publications are inserted, replaced, found and removed, also with their volume', () => {
