@@ -3,7 +3,7 @@
  * which the pull goes on in the same process or after a restart, and ends with the snapshot, byte for byte.
  */
 import assert from 'node:assert/strict';
-import { closeSync, fsyncSync, openSync, readFileSync, writeSync } from 'node:fs';
+import { closeSync, fsyncSync, openSync, readdirSync, readFileSync, writeSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
@@ -20,6 +20,7 @@ import { ReplicaKeeper } from '../../../src/driver/replicas/replica-keeper.js';
 import { PIECE_LIMITS, type PieceLimits } from '../../../src/driver/transfer/piece-list.js';
 import { OperationLocks } from '../../../src/driver/volumes/operation-locks.js';
 import { ReflinkPool } from '../../backend/reflink-fixture.js';
+import { eventually } from '../../support/eventually.js';
 import { isNightly } from '../../support/nightly.js';
 import { seededRandom } from '../../support/random.js';
 import { BLOCK as RAW, snapshotRecord, TEST_NODE_KEY, volumeRecord } from '../../support/records.js';
@@ -218,6 +219,17 @@ test('a pull that fails at any step goes on, in the same process or after a rest
   assert.ok(steps > (isNightly ? 30 : 10));
 });
 
+/** Whether a loop device has the file of the snapshot, which may be deleted. */
+const isAttached = (snapshotId: string): boolean =>
+  readdirSync('/sys/block').some((name) => {
+    try {
+      return readFileSync(`/sys/block/${name}/loop/backing_file`, 'utf8').includes(snapshotId);
+    } catch {
+      // It is no loop device, or nothing is attached to it.
+      return false;
+    }
+  });
+
 /** What a router asks for first. */
 const opening = ({ snapshotId }: DescribedSnapshot, bases: DescribedSnapshot[] = []) => ({
   snapshotId,
@@ -305,6 +317,7 @@ test('the bytes of a snapshot stay while a transfer needs them, and a source tha
   const done = await pulls.pull(orderOf(wanted, opened), 60_000, signal);
   assert.deepEqual([done.status, done.failure], ['complete', null]);
   await whole.stop();
+  await eventually('no device of the transfer is left', () => !isAttached(wanted.snapshotId));
   const replica = readFileSync(join(to.directory, 'snapshots', `${wanted.snapshotId}.replica`));
   assert.ok(replica.equals(before));
   await removeAll();
@@ -314,8 +327,10 @@ test('a pull goes on only with the piece, the base and the snapshot that it has,
   skip: skipUnlessRoot,
 }, async () => {
   const [first, second] = [await snapshot(), await snapshot()];
-  const { pulls } = puller();
+  const { pulls, keeper } = puller();
   const begun = await transfers.open(opening(second), signal);
+  await pulls.pull(orderOf(second, begun), 0, signal);
+  await refused(keeper.remove(second.snapshotId), 'ABORTED', /is being pulled/);
   const both = [pulls.pull(orderOf(second, begun), 60_000, signal), pulls.pull(orderOf(second, begun), 60_000, signal)];
   const [one, other] = await Promise.all(both);
   assert.deepEqual([one?.offset, other?.offset], [begun.piece.nextOffset, begun.piece.nextOffset]);

@@ -141,7 +141,7 @@ test('a file system is restored on another node and grown, and one that was neve
   await a.remove(volume);
 });
 
-test('a volume is cloned to another node as it was at the first call, and the next clone costs what changed', async () => {
+test('a volume is cloned to another node as it was at the first call, and the next clone costs what changed', async (t) => {
   const [a, b] = [cluster.orchestrator(1), cluster.orchestrator(2)];
   const volume = await cluster.create(1, 'cloned', { sizeBytes: SIZE });
   const target = await a.bringUp(volume);
@@ -162,6 +162,10 @@ test('a volume is cloned to another node as it was at the first call, and the ne
   });
   assert.equal(made['volume'].content_source.volume.volume_id, volume.id);
   assert.deepEqual(await a.snapshotIds(), listed);
+  const rows: Message[] = JSON.parse(await cluster.command(t, 2, 'replicas', '--json'));
+  const ofClone = rows.find((row) => row['volumeId'] === volume.id)?.['id'];
+  const stolen = { snapshotId: ofClone, sizeBytes: SIZE, parameters: REMOTE };
+  await refused(cluster.create(2, 'of another clone', stolen), 'RESOURCE_EXHAUSTED', /no replica of it/);
   const [, base] = [...cluster.plugin(2).log.matchAll(/"base":("snap-[^"]*"|null),"bytes"/g)].at(-1) ?? [];
   assert.match(base ?? '', /^"snap-/);
   await refused(

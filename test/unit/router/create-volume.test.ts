@@ -1,7 +1,9 @@
 /** Placing volumes before nodes that answer when the test says so: what a late answer changes. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { newSnapshotId, nodeKey } from '../../../src/base/csi/handles.js';
 import type { CallContext, RequestOf } from '../../../src/base/csi/service.js';
+import { CsiError } from '../../../src/base/errors.js';
 import { createLogger } from '../../../src/base/logger.js';
 import { VolumePlacement } from '../../../src/router/create-volume.js';
 import type { NodeConnection } from '../../../src/router/node-connection.js';
@@ -86,4 +88,45 @@ test('a node that can be reached and does not answer is asked until it does', as
   const { lines, duplicates } = await placed('vol-of-node-b', 3);
   await eventually('a report', () => duplicates() === 1);
   assert.equal(lines.length, 1);
+});
+
+test('a snapshot is pulled by the chosen node only, and without a choice by the node that has it', async () => {
+  const [a, b] = nodes as [NodeConnection, NodeConnection];
+  const snapshotId = newSnapshotId(nodeKey('node-b'));
+  const keyed = [a, b].map((each) => ({ ...each, key: nodeKey(each.id) }) as NodeConnection);
+  const asked: string[] = [];
+  const brought: string[] = [];
+  const placement = new VolumePlacement({
+    topologyKey: KEY,
+    nodes: () => keyed,
+    find: async () => '',
+    logger: createLogger('info', { write: () => undefined }),
+    ask: async ({ id }) => {
+      asked.push(id);
+      if (id === 'node-a') throw CsiError.resourceExhausted('full');
+      return Buffer.from(id);
+    },
+    remoteSources: {
+      bring: async ({ id }) => void brought.push(id),
+      hasReplica: async () => false,
+      snapshotForClone: async () => '',
+    },
+    isRetired: () => false,
+    capacityOf: async () => 0n,
+    patience: async () => undefined,
+    now: () => 0,
+    duplicateFound: () => undefined,
+  });
+  const of = (preferred: object[]) =>
+    ({
+      name: 'from a snapshot',
+      parameters: { remoteSources: 'true' },
+      volume_content_source: { snapshot: { snapshot_id: snapshotId } },
+      accessibility_requirements: { requisite: topologies, preferred },
+    }) as unknown as RequestOf<'CreateVolume'>;
+  const context = { deadline: Infinity } as CallContext;
+  await assert.rejects(placement.create(of(topologies), context), /full/);
+  assert.deepEqual([asked, brought], [['node-a'], ['node-a']]);
+  assert.equal((await placement.create(of([]), context)).toString(), 'node-b');
+  assert.deepEqual([asked, brought], [['node-a', 'node-b'], ['node-a']]);
 });
