@@ -98,6 +98,7 @@ Napi::Value FreezeFileBinding(Fields* request) {
 Napi::Value PunchDeviceBinding(Fields* request) {
   const std::string path = request->Path("path");
   const Napi::BigUint64Array words = request->Uint64s("ranges");
+  const uint64_t block_bytes = request->Bytes("blockBytes");
   std::vector<ByteRange> ranges;
   if (request->ok() && words.ElementLength() % 2 != 0) {
     request->Reject("ranges must be pairs of offset and size");
@@ -106,7 +107,7 @@ Napi::Value PunchDeviceBinding(Fields* request) {
       ranges.push_back({words.Data()[i], words.Data()[i + 1]});
     }
   }
-  return AnswerStatus(request, [&] { return PunchDevice(path, ranges); });
+  return AnswerStatus(request, [&] { return PunchDevice(path, ranges, block_bytes); });
 }
 
 Napi::Value AllocateFileBinding(Fields* request) {

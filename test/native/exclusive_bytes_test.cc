@@ -70,18 +70,54 @@ TEST_F(PunchTest, FreesRangesOfADeviceAndTouchesNoFile) {
   const Volume* const volume = Make("volume", "", 4 * kMiB);
   WriteBytes(volume->loop(), 0, std::vector<uint8_t>(4 * kMiB, 7));
   Sync(volume->loop());
-  EXPECT_OK(PunchDevice(volume->loop(), {{0, kMiB}, {2 * kMiB, kMiB}}));
+  EXPECT_OK(PunchDevice(volume->loop(), {{0, kMiB}, {2 * kMiB, kMiB}}, 0));
   std::vector<uint8_t> expected(4 * kMiB, 7);
   for (const uint64_t from : {uint64_t{0}, 2 * kMiB}) {
     std::fill_n(expected.begin() + static_cast<ptrdiff_t>(from), kMiB, 0);
   }
   EXPECT_EQ(ReadBytes(volume->path()), expected);
   EXPECT_LE(static_cast<uint64_t>(StateOf(volume->path()).st_blocks) * 512, 2 * kMiB + 65536);
-  EXPECT_CODE(PunchDevice(volume->loop(), {{4 * kMiB, 512}}), "EINVAL");
-  EXPECT_CODE(PunchDevice(volume->loop(), {{1, 512}}), "EINVAL");
-  EXPECT_CODE(PunchDevice(volume->loop(), {{INT64_MAX, 512}}), "EFBIG");
-  EXPECT_CODE(PunchDevice(volume->path(), {{0, 512}}), "ENOTBLK");
-  EXPECT_CODE(PunchDevice(At("nothing"), {}), "ENOENT");
+  EXPECT_CODE(PunchDevice(volume->loop(), {{4 * kMiB, 512}}, 0), "EINVAL");
+  EXPECT_CODE(PunchDevice(volume->loop(), {{1, 512}}, 0), "EINVAL");
+  EXPECT_CODE(PunchDevice(volume->loop(), {{INT64_MAX, 512}}, 0), "EINVAL");
+  EXPECT_CODE(PunchDevice(volume->path(), {{0, 512}}, 0), "ENOTBLK");
+  EXPECT_CODE(PunchDevice(At("nothing"), {}, 0), "ENOENT");
+}
+
+TEST_F(PunchTest, DiscardsWholeBlocksAndWritesZerosWhereTheRestHoldsData) {
+  constexpr uint64_t kBlock = 65536;
+  const Volume* const volume = Make("volume", "", 4 * kMiB);
+  // Nothing is allocated in the third MiB.
+  WriteBytes(volume->loop(), 0, std::vector<uint8_t>(2 * kMiB, 7));
+  WriteBytes(volume->loop(), 3 * kMiB, std::vector<uint8_t>(kMiB, 7));
+  Sync(volume->loop());
+  const auto allocated = [&] {
+    return static_cast<uint64_t>(StateOf(volume->path()).st_blocks) * 512;
+  };
+  const uint64_t before = allocated();
+  std::vector<uint8_t> expected = ReadBytes(volume->path());
+  std::vector<ByteRange> ranges = {
+      {512, 1024},                            // in one block
+      {kBlock + 512, kBlock},                 // in two, neither of them whole
+      {4 * kBlock - 512, 8 * kBlock + 1024},  // eight, and parts of two more
+      {2 * kMiB + 512, 3 * 512},              // of zeros
+      {3 * kMiB, kMiB},                       // whole blocks alone
+  };
+  EXPECT_OK(PunchDevice(volume->loop(), ranges, kBlock));
+  Sync(volume->loop());
+  for (const auto& [offset, size] : ranges) {
+    std::fill_n(expected.begin() + static_cast<ptrdiff_t>(offset), size, 0);
+  }
+  EXPECT_EQ(ReadBytes(volume->path()), expected);
+  EXPECT_LE(allocated(), before - kMiB - 8 * kBlock);
+  // More than is written at once.
+  EXPECT_OK(PunchDevice(volume->loop(), {{512, 2 * kMiB - 512}}, 16 * kMiB));
+  Sync(volume->loop());
+  EXPECT_EQ(ReadBytes(volume->path())[512], 0);
+  EXPECT_EQ(ReadBytes(volume->path())[0], 7);
+  EXPECT_CODE(PunchDevice(volume->loop(), {{4 * kMiB, 512}}, kBlock), "EINVAL");
+  EXPECT_CODE(PunchDevice(volume->loop(), {{1, 512}}, kBlock), "EINVAL");
+  EXPECT_CODE(PunchDevice(volume->loop(), {{UINT64_MAX - 511, 512}}, kBlock), "EINVAL");
 }
 
 }  // namespace

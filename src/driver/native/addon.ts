@@ -262,8 +262,11 @@ export interface Addon extends ChangeListAddon, DmAddon, ThinAddon, MountAddon, 
   /**
    * Frees ranges of a block device, which read as zeros then: pairs of offset and size in bytes, whole sectors. ENOTBLK for
    * anything else, EINVAL beyond its end, EOPNOTSUPP where it cannot give space back. Source: fallocate(2), PUNCH_HOLE.
+   *
+   * With `blockBytes` above 0, for a device of dm-thin: whole blocks of this size are discarded (BLKDISCARD), and zeros are
+   * written to the rest, unless it reads as zeros. A pool that is read-only ignores discards, so compare its mode afterwards.
    */
-  punchDevice(request: { path: string; ranges: BigUint64Array }): NativeResult<object>;
+  punchDevice(request: { path: string; ranges: BigUint64Array; blockBytes: bigint }): NativeResult<object>;
   /**
    * Grows a volume file (never shrinks it): ftruncate, fsync. `grown` is false if the file already had that size or more.
    * EINVAL if it is not a regular file.
