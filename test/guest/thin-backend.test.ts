@@ -72,6 +72,6 @@ const backend = { overcommitPercent: 100n, lowWaterPercent: 10n };
 const make = async (): Promise<ThinHarness> =>
   new ThinHarness(await ThinPoolOnDisks.make({ dataBytes: 1n << 30n, backend }));
 if (isNightly) {
-  const options = { skip: guestSkip, attaches: true, keepsBases: true };
+  const options = { skip: guestSkip, attaches: true, keepsBases: true, keepsReplicas: true };
   describeBackend('a thin pool on two devices', make, options);
 }

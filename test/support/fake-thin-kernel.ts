@@ -101,6 +101,8 @@ export class FakeThinKernel implements NativeRunner {
         return { status: this.#status() };
       case 'thinMessages':
         return this.#sendMessages((request as { messages: string[] }).messages);
+      case 'punchDevice':
+        return {};
       case 'takeThinSnapshots':
         return this.#takeSnapshots((request as { members: NewThinSnapshot[] }).members);
       case 'thinSuperblock':
@@ -182,11 +184,11 @@ export class FakeThinKernel implements NativeRunner {
     } else throw refuse('EINVAL');
   }
 
-  #make(deviceId: number, refuse: (code: string) => SystemError): void {
+  #make(deviceId: number, refuse: (code: string) => SystemError, root = BigInt(1000 + deviceId)): void {
     if (this.thin.has(deviceId)) throw refuse('EEXIST');
     this.thin.set(deviceId, {
       deviceId,
-      root: BigInt(1000 + deviceId),
+      root,
       mappedBlocks: 0n,
       transactionId: this.transactionId,
       creationTime: this.time,
@@ -195,10 +197,11 @@ export class FakeThinKernel implements NativeRunner {
   }
 
   #fork(deviceId: number, origin: number, refuse: (code: string) => SystemError): void {
-    if (!this.thin.has(origin)) throw refuse('ENODATA');
+    const forked = this.thin.get(origin);
+    if (forked === undefined) throw refuse('ENODATA');
     if (this.thin.has(deviceId)) throw refuse('EEXIST');
     this.time += 1;
-    this.#make(deviceId, refuse);
+    this.#make(deviceId, refuse, forked.root);
   }
 
   #delete(deviceId: number, refuse: (code: string) => SystemError): void {

@@ -17,6 +17,7 @@ import { PoolTransactions } from '../../src/driver/backends/thin/pool/pool-trans
 import { ThinPool } from '../../src/driver/backends/thin/pool/thin-pool.js';
 import { ThinChanges } from '../../src/driver/backends/thin/thin-changes.js';
 import { ThinCopies } from '../../src/driver/backends/thin/thin-copies.js';
+import { ThinReplicas } from '../../src/driver/backends/thin/thin-replicas.js';
 import { ThinSnapshots } from '../../src/driver/backends/thin/thin-snapshots.js';
 import { ThinVolumes } from '../../src/driver/backends/thin/thin-volumes.js';
 import { VolumeDevices } from '../../src/driver/backends/thin/volume-devices.js';
@@ -70,6 +71,7 @@ export class SimulatedProcess {
   readonly devices: VolumeDevices;
   readonly volumes: ThinVolumes;
   readonly snapshots: ThinSnapshots;
+  readonly replicas: ThinReplicas;
   readonly changes: ThinChanges;
 
   constructor(kernel: FakeThinKernel, directory: string, timeoutMs = 0) {
@@ -94,7 +96,8 @@ export class SimulatedProcess {
     const copies = new ThinCopies({ ...parts, metadata, transactions, devices, freezing: DEFAULT_FREEZING });
     this.volumes = new ThinVolumes({ ...parts, metadata, transactions, devices, copies });
     const rules = { removed: async () => undefined } as unknown as ListRules;
-    this.snapshots = new ThinSnapshots({ ...parts, metadata, transactions, copies, rules });
+    this.snapshots = new ThinSnapshots({ ...parts, metadata, transactions, devices, copies, rules });
+    this.replicas = new ThinReplicas({ ...parts, metadata, transactions, devices, copies });
     this.changes = new ThinChanges({
       ...parts,
       metadata,

@@ -231,9 +231,8 @@ async function inspectThin(view: PoolView): Promise<void> {
   view.uuid = pool.uuid;
   const names = new PoolNames(pool.uuid);
   for (const { objectId, kind, state, sizeBytes } of devices) {
-    if (state !== 'live') continue;
-    const held = kind === 'volume' ? view.volumes : view.snapshots;
-    held.push({ id: objectId, sizeBytes, usedBytes: null, path: null });
+    const held = { volume: view.volumes, snapshot: view.snapshots, replica: null, seal: null, opened: null }[kind];
+    if (state === 'live') held?.push({ id: objectId, sizeBytes, usedBytes: null, path: null });
   }
   const { status } = await onThisThread.run('thinPoolStatus', { name: names.pool, commit: false });
   if (status === null) {

@@ -26,6 +26,7 @@ import { PoolTransactions } from './pool/pool-transaction.js';
 import { ThinPool } from './pool/thin-pool.js';
 import { ThinChanges } from './thin-changes.js';
 import { ThinCopies } from './thin-copies.js';
+import { ThinReplicas } from './thin-replicas.js';
 import { ThinSnapshots } from './thin-snapshots.js';
 import { ThinVolumes } from './thin-volumes.js';
 import { VolumeDevices } from './volume-devices.js';
@@ -55,6 +56,7 @@ export class OpenPool {
   readonly attachments: VolumeDevices;
   readonly volumes: ThinVolumes;
   readonly snapshots: ThinSnapshots;
+  readonly replicas: ThinReplicas;
   readonly changes: ThinChanges;
   readonly marks: InitializedVolumes;
   readonly bookmarks: Bookmarks;
@@ -89,6 +91,7 @@ export class OpenPool {
     };
     const copies = new ThinCopies({ ...parts, native, freezing: deps.freezing });
     this.volumes = new ThinVolumes({ ...parts, copies });
+    this.replicas = new ThinReplicas({ ...parts, native, copies });
     const stored = { ...parts, native, directory: deps.directory, metadataPath };
     this.bookmarks = new Bookmarks({
       ...stored,
@@ -163,10 +166,12 @@ export class OpenPool {
     await assertRetainedDirectories(this.#deps.native, this.pool.pool, this.#deps.directory);
   }
 
-  /** Removes unfinished files, and returns their names and the ids of the objects that the start has undone. */
+  /** Removes what a killed run has left, and returns its names with the ids of the objects that the start has undone. */
   async sweep(): Promise<string[]> {
-    const { bookmarks, lists } = this;
-    return [...this.#undone.splice(0), ...(await bookmarks.sweep()), ...(await lists.lists.sweep())];
+    const { bookmarks, lists, replicas, snapshots } = this;
+    const files = [...this.#undone.splice(0), ...(await bookmarks.sweep()), ...(await lists.lists.sweep())];
+    await replicas.sweep();
+    return [...files, ...(await snapshots.sweep())];
   }
 
   /**

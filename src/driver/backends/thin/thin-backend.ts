@@ -21,6 +21,7 @@ import type {
   PoolBases,
   PoolCapacity,
   PoolContents,
+  PoolReplicas,
   PoolSnapshots,
   PoolStatistics,
   PoolVolumes,
@@ -58,6 +59,15 @@ const START_CHECK_TIMEOUT_MS = 60_000;
 export class ThinBackend implements Backend {
   readonly pool: string;
   readonly kind = 'thin';
+  /** There before the start, too, because its absence would say that the pool cannot hold replicas. */
+  readonly replicas: PoolReplicas = {
+    begin: async (...args) => this.#open.replicas.begin(...args),
+    open: async (id) => this.#open.replicas.open(id),
+    complete: async (id) => this.#open.replicas.complete(id),
+    delete: async (id) => this.#open.replicas.delete(id),
+    check: async (...args) => this.#open.replicas.check(...args),
+    list: async () => this.#open.replicas.list(),
+  };
   readonly #devices: PoolDevices;
   readonly #checks = new SingleFlight<'pool', void>();
   readonly #nodeChecks = new SingleFlight<'node', void>();

@@ -33,7 +33,7 @@ export class ThinCopies {
     const copies = members.map(({ copy }) => copy);
     try {
       return await transactions.create(copies, async (made) => {
-        await this.assertTimeLeft(members.length);
+        await this.#assertTimeLeft(members.length);
         const requests = made.map(({ deviceId }, index) => ({
           deviceName: sources[index] ?? null,
           originId: (members[index] as CopyMember).source.deviceId,
@@ -48,11 +48,23 @@ export class ThinCopies {
     }
   }
 
+  /** Makes a device with the content of one that is not active, or of zeros. ENODATA if the pool has lost the origin. */
+  async fork(copy: NewDevice, origin: DeviceRecord | null): Promise<DeviceRecord> {
+    const { pool, transactions } = this.deps;
+    return transactions.create([copy], async (made) => {
+      const [device] = made as [DeviceRecord];
+      const { deviceId } = device;
+      if (origin !== null) await this.#assertTimeLeft(1);
+      await pool.send([origin === null ? `create_thin ${deviceId}` : `create_snap ${deviceId} ${origin.deviceId}`]);
+      return device;
+    });
+  }
+
   /**
    * FAILED_PRECONDITION if the pool's time cannot advance that far. Call this in the pool's queue, so that the time does not
    * advance between the check and the messages.
    */
-  async assertTimeLeft(snapshots: number): Promise<void> {
+  async #assertTimeLeft(snapshots: number): Promise<void> {
     const { time } = await this.deps.metadata.superblock();
     if (time + snapshots <= MAX_TIME) return;
     throw CsiError.failedPrecondition(

@@ -1,14 +1,18 @@
 /**
- * The snapshots of a thin pool: thin devices that are never activated, so nothing can write to them.
+ * The snapshots of a thin pool: thin devices that are never activated, so nothing can write to them. Whoever reads a snapshot
+ * as a block device gets a copy of it, which the ledger knows and the next start removes.
  */
+import { randomBytes } from 'node:crypto';
+import { bestEffort, unreported } from '../../../base/best-effort.js';
 import { CsiError } from '../../../base/errors.js';
-import type { PoolSnapshots, SnapshotMember, TakenSnapshots } from '../backend.js';
+import type { OpenSnapshot, PoolSnapshots, SnapshotMember, TakenSnapshots } from '../backend.js';
 import type { ListRules } from '../retained/list-rules.js';
 import { rootOf, snapshotRecord, volumeRecord } from './device-records.js';
+import type { DeviceRecord } from './ledger/ledger.js';
 import type { PoolParts } from './pool-parts.js';
 import type { ThinCopies } from './thin-copies.js';
 
-export interface SnapshotDependencies extends Omit<PoolParts, 'devices'> {
+export interface SnapshotDependencies extends PoolParts {
   copies: ThinCopies;
   rules: ListRules;
 }
@@ -39,13 +43,48 @@ export class ThinSnapshots implements PoolSnapshots {
   }
 
   async check(snapshotId: string, sizeBytes: bigint): Promise<void> {
-    const { metadata, pool } = this.deps;
-    const record = await snapshotRecord(this.deps, snapshotId);
-    rootOf(record, await metadata.devices([record.deviceId]), pool);
+    const { pool } = this.deps;
+    const record = await this.#whole(snapshotId);
     if (record.sizeBytes === sizeBytes) return;
     throw CsiError.failedPrecondition(
       `snapshot ${snapshotId} should have ${sizeBytes} bytes, but the ledger of pool ` +
         `'${pool.pool}' has ${record.sizeBytes}; restore catalogue and ledger from the same point in time`,
     );
+  }
+
+  async open(snapshotId: string): Promise<OpenSnapshot> {
+    const { copies, devices } = this.deps;
+    const snapshot = await this.#whole(snapshotId);
+    const objectId = `${snapshotId}.opened-${randomBytes(4).toString('hex')}`;
+    const { sizeBytes } = snapshot;
+    const copy = await copies.fork({ objectId, kind: 'opened', sizeBytes, lineage: objectId }, snapshot);
+    const close = () => this.#close(objectId);
+    try {
+      return { path: (await devices.activate(copy, true)).path, close };
+    } catch (thrown) {
+      await bestEffort(close, unreported);
+      throw thrown;
+    }
+  }
+
+  /** Removes what a killed process had open, and returns the ids. */
+  async sweep(): Promise<string[]> {
+    const opened = (await this.deps.ledger.devices()).filter(({ kind }) => kind === 'opened');
+    for (const { objectId } of opened) await this.#close(objectId);
+    return opened.map(({ objectId }) => objectId);
+  }
+
+  async #close(objectId: string): Promise<void> {
+    const { devices, ledger, transactions } = this.deps;
+    await devices.release(objectId);
+    await transactions.settle();
+    if ((await ledger.device(objectId)) !== null) await transactions.delete(objectId);
+  }
+
+  async #whole(snapshotId: string): Promise<DeviceRecord> {
+    const { metadata, pool } = this.deps;
+    const record = await snapshotRecord(this.deps, snapshotId);
+    rootOf(record, await metadata.devices([record.deviceId]), pool);
+    return record;
   }
 }

@@ -7,10 +7,12 @@ import type { FileSystem } from '../../host/file-systems.js';
 import { recognizedFileSystem } from '../../host/superblock.js';
 import type { PoolObjectId, PoolVolumes, StorageCondition } from '../backend.js';
 import { lostSnapshot, lostVolume } from '../lost-objects.js';
+import { changedReplica } from '../replica-rules.js';
 import { assertWhole, snapshotRecord, volumeRecord } from './device-records.js';
 import type { DeviceRecord, NewDevice } from './ledger/ledger.js';
 import type { PoolParts } from './pool-parts.js';
 import type { ThinCopies } from './thin-copies.js';
+import { sealOf } from './thin-replicas.js';
 
 export interface VolumeDependencies extends PoolParts {
   copies: ThinCopies;
@@ -26,17 +28,24 @@ export class ThinVolumes implements PoolVolumes {
     deadline?: number,
   ): Promise<void> {
     if (await this.#exists(volumeId, sizeBytes)) return;
+    const { copies, pool } = this.deps;
+    const copy = newVolume(volumeId, sizeBytes);
     if (source === null) {
-      await this.#create(volumeId, sizeBytes, async ({ deviceId }) => `create_thin ${deviceId}`);
-    } else if ('snapshotId' in source) {
-      await this.#restore(volumeId, sizeBytes, source.snapshotId);
-    } else if ('replicaId' in source) {
-      throw CsiError.internal(`thin pool '${this.deps.pool.pool}' holds no replicas; report this as a bug`);
-    } else {
+      await copies.fork(copy, null);
+    } else if ('volumeId' in source) {
       const record = await volumeRecord(this.deps, source.volumeId);
       assertHolds(volumeId, sizeBytes, record);
-      const copy = newVolume(volumeId, sizeBytes);
-      await this.deps.copies.take([{ source: record, copy }], deadline);
+      await copies.take([{ source: record, copy }], deadline);
+    } else {
+      // Snapshots and seals are never active, so nothing has to be suspended.
+      const isReplica = 'replicaId' in source;
+      const id = isReplica ? source.replicaId : source.snapshotId;
+      const origin = await (isReplica ? sealOf(this.deps, id) : snapshotRecord(this.deps, id));
+      assertHolds(volumeId, sizeBytes, origin);
+      await copies.fork(copy, origin).catch((thrown) => {
+        if (errorCode(thrown) !== 'ENODATA') throw thrown;
+        throw (isReplica ? changedReplica : lostSnapshot)(id, pool.pool, thrown);
+      });
     }
   }
 
@@ -72,7 +81,7 @@ export class ThinVolumes implements PoolVolumes {
     return { storedBytes: null, runsOnRemoved: (await devices.find(volumeId)) !== null };
   }
 
-  /** Null for a snapshot, which has no device, and for a volume that is not attached. */
+  /** Null for a snapshot or replica, which has no device, and for a volume that is not attached. */
   async fileSystemIn(object: PoolObjectId): Promise<FileSystem | null> {
     const device = 'volumeId' in object ? await this.deps.devices.find(object.volumeId) : null;
     return device === null ? null : recognizedFileSystem(device.devicePath);
@@ -80,34 +89,6 @@ export class ThinVolumes implements PoolVolumes {
 
   thaw(volumeId: string): Promise<void> {
     return this.deps.devices.resume(volumeId);
-  }
-
-  /** A snapshot's device is never active, so nothing has to be suspended. */
-  async #restore(volumeId: string, sizeBytes: bigint, snapshotId: string): Promise<void> {
-    const { copies, pool } = this.deps;
-    const snapshot = await snapshotRecord(this.deps, snapshotId);
-    assertHolds(volumeId, sizeBytes, snapshot);
-    const message = async ({ deviceId }: DeviceRecord): Promise<string> => {
-      await copies.assertTimeLeft(1);
-      return `create_snap ${deviceId} ${snapshot.deviceId}`;
-    };
-    try {
-      await this.#create(volumeId, sizeBytes, message);
-    } catch (thrown) {
-      if (errorCode(thrown) !== 'ENODATA') throw thrown;
-      throw lostSnapshot(snapshotId, pool.pool, thrown);
-    }
-  }
-
-  async #create(
-    volumeId: string,
-    sizeBytes: bigint,
-    message: (created: DeviceRecord) => Promise<string>,
-  ): Promise<void> {
-    const { pool, transactions } = this.deps;
-    await transactions.create([newVolume(volumeId, sizeBytes)], async (created) => {
-      await pool.send(await Promise.all(created.map(message)));
-    });
   }
 
   async #exists(volumeId: string, sizeBytes: bigint): Promise<boolean> {

@@ -1,5 +1,5 @@
 /**
- * The volumes of a pool as block devices: attaches, finds, grows and detaches them.
+ * The volumes of a pool as block devices: attaches, finds, grows and detaches them. Activates devices of other kinds, too.
  *
  * A device is found by its name and verified by its uuid each time. The ledger has the size of a volume; if a kill has left
  * the device smaller, the next attach grows the device.
@@ -29,7 +29,7 @@ export class VolumeDevices implements Attachments {
     private readonly queue: SerialQueue,
   ) {}
 
-  /** The volume's device; null if it is not attached. */
+  /** The device of a volume, or of an object of another kind; null if it is not attached. */
   async device(volumeId: string): Promise<DmDevice | null> {
     const { names } = this.pool;
     const name = names.volume(volumeId);
@@ -56,16 +56,20 @@ export class VolumeDevices implements Attachments {
     if (found !== null) return this.#reattach(record, found, readOnly);
     // Recorded before the device exists: an unclean stop may lose what is written from now on.
     if (!readOnly) await this.ledger.setOpen(volumeId, true);
-    const name = this.pool.names.volume(volumeId);
-    await this.native.run('dmRemove', { name, deferred: false });
-    const uuid = this.pool.names.volumeUuid(volumeId, { readOnly });
-    const request = { name, uuid, readOnly, ...(await this.#table(record)) };
     try {
-      const { device } = await this.queue.run(() => this.native.run('dmCreate', request));
-      return attachment(device);
+      return attachment(await this.activate(record, readOnly));
     } catch (thrown) {
       throw errorCode(thrown) === 'ENODATA' ? lostVolume(volumeId, this.pool.pool, thrown) : thrown;
     }
+  }
+
+  /** Makes the device of an object of any kind, which has none. ENODATA if the pool has lost the object. */
+  async activate(record: DeviceRecord, readOnly: boolean): Promise<DmDevice> {
+    const name = this.pool.names.volume(record.objectId);
+    await this.native.run('dmRemove', { name, deferred: false });
+    const uuid = this.pool.names.volumeUuid(record.objectId, { readOnly });
+    const request = { name, uuid, readOnly, ...(await this.#table(record)) };
+    return (await this.queue.run(() => this.native.run('dmCreate', request))).device;
   }
 
   /** Grows an attached device to the volume's size. Returns the device afterwards; null if it is not attached. */
@@ -87,7 +91,11 @@ export class VolumeDevices implements Attachments {
   }
 
   async detach(volumeId: string, wait?: ReleaseWait): Promise<void> {
-    await this.#release(volumeId, wait);
+    try {
+      await this.release(volumeId, wait);
+    } catch (thrown) {
+      throw deviceInUse(volumeId, thrown) ?? thrown;
+    }
     const record = await this.ledger.device(volumeId);
     if (record === null || !record.open) return;
     // The commit makes all writes durable; without the commit the volume stays open in the ledger. It runs in the queue,
@@ -95,6 +103,16 @@ export class VolumeDevices implements Attachments {
     if (isWritable(await this.queue.run(() => this.pool.status({ commit: true })))) {
       await this.ledger.setOpen(volumeId, false);
     }
+  }
+
+  /** Removes the device of an object of any kind, if it has one. Fails as `releaseDevice` does. */
+  async release(objectId: string, wait?: ReleaseWait): Promise<void> {
+    const name = this.pool.names.volume(objectId);
+    await this.device(objectId);
+    const native = ofVolume(this.native, objectId);
+    const release = (): Promise<unknown> => native.run('dmRemove', { name, deferred: false });
+    const findPath = async (): Promise<string | null> => (await this.device(objectId))?.path ?? null;
+    await releaseDevice(native, { release, findPath }, wait);
   }
 
   /** Resumes a device that a kill of the plugin and its guardian during a snapshot left suspended. */
@@ -115,19 +133,6 @@ export class VolumeDevices implements Attachments {
       `the device of volume ${volumeId} cannot be grown while pool '${this.pool.pool}' has no data space and ` +
         'writers are waiting for it; add space, or delete volumes and snapshots, and try again',
     );
-  }
-
-  async #release(volumeId: string, wait?: ReleaseWait): Promise<void> {
-    const name = this.pool.names.volume(volumeId);
-    await this.device(volumeId);
-    const native = ofVolume(this.native, volumeId);
-    const release = (): Promise<unknown> => native.run('dmRemove', { name, deferred: false });
-    const findPath = async (): Promise<string | null> => (await this.device(volumeId))?.path ?? null;
-    try {
-      await releaseDevice(native, { release, findPath }, wait);
-    } catch (thrown) {
-      throw deviceInUse(volumeId, thrown) ?? thrown;
-    }
   }
 
   async #reattach(record: DeviceRecord, found: DmDevice, readOnly: boolean): Promise<Attachment> {

@@ -52,4 +52,21 @@ export const LEDGER_STEPS: readonly string[] = [
     invalid_reason TEXT
   ) STRICT;
   `,
+  `
+  -- More kinds of devices. SQLite cannot change the CHECK of a table.
+  CREATE TABLE new_devices (
+    object_id TEXT PRIMARY KEY,
+    device_id INTEGER NOT NULL UNIQUE CHECK (device_id BETWEEN 1 AND 16777215),
+    kind TEXT NOT NULL CHECK (kind IN ('volume', 'snapshot', 'replica', 'seal', 'opened')),
+    state TEXT NOT NULL CHECK (state IN ('creating', 'live', 'deleting')),
+    size_bytes INTEGER NOT NULL CHECK (size_bytes > 0),
+    lineage TEXT NOT NULL,
+    made_at INTEGER NOT NULL,
+    open INTEGER NOT NULL CHECK (open IN (0, 1))
+  ) STRICT;
+  INSERT INTO new_devices SELECT * FROM devices;
+  DROP TABLE devices;
+  ALTER TABLE new_devices RENAME TO devices;
+  CREATE INDEX devices_by_state ON devices(state) WHERE state <> 'live';
+  `,
 ];

@@ -5,7 +5,12 @@
  * number is, and which change of the pool was under way when its transaction id was raised (pool-transaction.ts). Each pool
  * has one ledger, in its directory. Sizes are bytes; `null` means absent. Contains no rules.
  */
-export type DeviceKind = 'volume' | 'snapshot';
+
+/**
+ * A replica of a snapshot of another node is a device that a pull writes and, once it is complete, a seal of it
+ * (thin-replicas.ts). 'opened' is a copy of a snapshot that a process reads as a block device, and never outlives the process.
+ */
+export type DeviceKind = 'volume' | 'snapshot' | 'replica' | 'seal' | 'opened';
 
 /**
  * creating, deleting: the device is part of the open transaction, and no object; live: the device is in the pool as of the
@@ -14,12 +19,13 @@ export type DeviceKind = 'volume' | 'snapshot';
 export type DeviceState = 'creating' | 'live' | 'deleting';
 
 export interface NewDevice {
+  /** The volume's or snapshot's id; for other kinds, the snapshot's id with a suffix that begins with a dot. */
   objectId: string;
   kind: DeviceKind;
   sizeBytes: bigint;
   /**
-   * The volume whose content the device continues: for a snapshot its source volume, for a volume (also a clone) the volume
-   * itself. Volume ids are never reused, so neither are lineages.
+   * The volume whose content the device continues: for a snapshot its source volume, for everything else (also a clone) the
+   * device itself. Volume ids are never reused, so neither are lineages.
    */
   lineage: string;
 }

@@ -4,7 +4,7 @@
  *   blockdelta-pool-<first 16 digits of the pool's uuid>   BLOCKDELTA-<pool's uuid>-pool
  *   blockdelta-<volume id>                                 BLOCKDELTA-<pool's uuid>-<volume id>[-ro]
  *
- * A device with another uuid is foreign, whatever its name.
+ * Devices of other kinds are named as volumes are, by the ids of their objects. A device with another uuid is foreign, whatever its name.
  */
 export class PoolNames {
   readonly pool: string;
@@ -30,7 +30,7 @@ export class PoolNames {
     return `${this.#uuidPrefix}${volumeId}${readOnly ? '-ro' : ''}`;
   }
 
-  /** Whether a device is the pool or one of its volumes. */
+  /** Whether a device is the pool, or that of an object in it. */
   isOurs({ uuid }: { uuid: string }): boolean {
     return uuid.startsWith(this.#uuidPrefix);
   }

@@ -53,11 +53,11 @@ export class PoolTransactions {
     });
   }
 
-  /** FAILED_PRECONDITION if the device is active; the device is then kept. */
-  delete(objectId: string): Promise<void> {
+  /** FAILED_PRECONDITION if a device is active; it is then kept, with those behind it. */
+  delete(...objectIds: string[]): Promise<void> {
     return this.deps.queue.run(async () => {
       await this.#prepare();
-      await this.deps.ledger.begin([], [objectId]);
+      await this.deps.ledger.begin([], objectIds);
       await this.#settle();
     });
   }
