@@ -16,9 +16,9 @@ import { makePoolFileSystem, type PoolKind, Workspace } from './workspace.js';
 
 const TOPOLOGY_KEY = 'blockdelta.csi/node';
 
-/** node-1, node-2, ... with a pool each. */
+/** node-1, node-2, ... with a pool each; `thin`: on files of its own. */
 export interface NodeClusterOptions {
-  readonly pools: readonly PoolKind[];
+  readonly pools: readonly (PoolKind | 'thin')[];
   readonly poolSizeMiB?: number;
   readonly env?: Record<string, string>;
 }
@@ -101,7 +101,7 @@ export class NodeCluster {
     const address = `${this.network.address(node)}:9810`;
     this.#plugins[node] = await Plugin.start(this.place, {
       name: this.nodeId(node),
-      pools: `main=${this.#poolPaths[node]}`,
+      pools: `main=${this.options.pools[node - 1] === 'thin' ? 'thin:' : ''}${this.#poolPaths[node]}`,
       by: this.network.on(node),
       env: {
         BLOCKDELTA_NODE_ID: this.nodeId(node),
@@ -160,7 +160,9 @@ export class NodeCluster {
     for (const [index, kind] of pools.entries()) {
       const node = index + 1;
       this.#files[node] = authority.issueNode(this.nodeId(node), this.nodeId(node));
-      this.#poolPaths[node] = makePoolFileSystem(this.place, kind, poolSizeMiB, this.nodeId(node));
+      const name = this.nodeId(node);
+      this.#poolPaths[node] =
+        kind === 'thin' ? this.place.path(`${name}.thin`) : makePoolFileSystem(this.place, kind, poolSizeMiB, name);
       nodes.push({ id: this.nodeId(node), address: `${this.network.address(node)}:9810` });
     }
     await Promise.all(nodes.map((_, index) => this.startPlugin(index + 1)));
