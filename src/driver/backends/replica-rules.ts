@@ -12,7 +12,7 @@ export function isBegun(
   snapshotId: string,
   found: Omit<Replica, 'snapshotId'> | null,
   sizeBytes: bigint,
-) {
+): boolean {
   if (found === null) return false;
   if (found.isComplete) {
     throw CsiError.internal(`the replica of ${snapshotId} in pool '${pool}' is complete and was begun again`);

@@ -288,6 +288,6 @@ function readyOn(snapshot: SnapshotRecord | null, snapshotId: string): SnapshotR
 
 const notServed = ({ snapshotId, pool }: SnapshotRecord): CsiError =>
   CsiError.failedPrecondition(
-    `snapshot ${snapshotId} is in pool '${pool}', whose snapshots cannot be read from other nodes yet: make the volume on ` +
-      'the node of the snapshot',
+    `snapshot ${snapshotId} is in pool '${pool}', whose snapshots cannot be read from other nodes: make the volume on the ` +
+      'node of the snapshot',
   );

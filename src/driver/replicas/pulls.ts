@@ -345,6 +345,6 @@ export const replicaReserve = (totalBytes: bigint): bigint => (lowWater(totalByt
 function replicasOf({ pool, replicas }: Backend): PoolReplicas {
   if (replicas !== undefined) return replicas;
   throw CsiError.failedPrecondition(
-    `pool '${pool}' cannot hold snapshots of other nodes: make the volume in a reflink pool, or on the node of its source`,
+    `pool '${pool}' cannot hold snapshots of other nodes: make the volume in another pool, or on the node of its source`,
   );
 }
