@@ -74,9 +74,12 @@ nightlyPoolTest('a thin pool holds a snapshot and its replica side by side', asy
 
 function writeTo(path: string, content: Buffer, offset = 0): void {
   const fd = openSync(path, 'r+');
-  writeSync(fd, content, 0, content.length, offset);
-  fsyncSync(fd);
-  closeSync(fd);
+  try {
+    writeSync(fd, content, 0, content.length, offset);
+    fsyncSync(fd);
+  } finally {
+    closeSync(fd);
+  }
 }
 
 async function complete(replicas: PoolReplicas, snapshotId: string, content: Buffer): Promise<void> {
@@ -181,3 +184,25 @@ poolTest('a replica that another program has active is not removed until it is f
   await replicas.delete(id);
   assert.equal(await pool.deviceCount(), 0);
 });
+
+poolTest(
+  'a replica that fills its pool is not completed by a pull, and gives all of its space back',
+  async (pool) => {
+    const { replicas } = pool.backend;
+    const id = newSnapshot();
+    const full = Buffer.alloc(40 << 20, 1);
+    await replicas.begin(id, BigInt(full.length), null);
+    const device = await replicas.open(id);
+    // The page cache of a block device knows no other error.
+    assert.throws(() => writeTo(device.path, full), { code: 'EIO' });
+    await device.close();
+    // A pool that is full still makes what takes no data.
+    await replicas.begin(newSnapshot(), BigInt(SIZE), null);
+    for (const { snapshotId } of await replicas.list()) await replicas.delete(snapshotId);
+    const { mode, usedDataBlocks } = await pool.status();
+    assert.deepEqual([mode, usedDataBlocks], ['rw', 0n]);
+    await complete(replicas, id, Buffer.alloc(SIZE, 1));
+    await replicas.check(id, BigInt(SIZE));
+  },
+  { dataBytes: 32n << 20n },
+);
