@@ -25,6 +25,7 @@ const PACKAGES: Readonly<Record<string, string>> = {
   nbdkit: 'nbdkit',
   nbdcopy: 'libnbd-bin',
   losetup: 'mount',
+  socat: 'socat',
 };
 
 /** A program of the machine, also in /usr/sbin and /sbin. */

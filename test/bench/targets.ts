@@ -33,6 +33,12 @@ export const SPEED_TABLE = [
   ratio('lifecycle-probe', { atMost: 1.2 }),
   ratio('backup-full', { atLeast: 0.7 }),
   ratio('backup-incremental', { atMost: 0.05 }),
+  ratio('transfer-whole', { atLeast: 0.8 }),
+  { ...ratio('transfer-delta', { atMost: 0.03 }), label: 'ratio without 0.3 s' },
+  ratio('transfer-delta-bytes', { atMost: 1.1 }),
+  { ...ratio('transfer-delta-blocks', { atMost: 0.1 }), label: 'ratio without 0.3 s' },
+  ratio('transfer-delta-blocks-bytes', { atMost: 1.5 }),
+  { ...ratio('transfer-memory', { atMost: 60 }), label: 'both', unit: ' MiB', judged: 'max' },
   ratio('stream-cpu-router', { atMost: 0.5 }),
 ] as const;
 

@@ -9,6 +9,7 @@ export const ALL_SUITES: Suites = {
   reflink: async () => (await import('./reflink.js')).suite,
   thin: async () => (await import('./thin.js')).suite,
   backup: async () => (await import('./backup.js')).suite,
+  transfer: async () => (await import('./transfer.js')).suite,
   driver: SUITES['driver'] as Suites[string],
   hostile: async () => (await import('./hostile.js')).suite,
 };
