@@ -4,7 +4,7 @@ import { randomUUID } from 'node:crypto';
 import { afterEach, test } from 'node:test';
 import { status } from '@grpc/grpc-js';
 import { nodeKey, nodeKeyOf } from '../../src/base/csi/handles.js';
-import { nodeMethod } from '../../src/base/csi/node-proto.js';
+import { type NodeRpc, nodeMethod, nodeProto } from '../../src/base/csi/node-proto.js';
 import { formatHostPort } from '../../src/base/settings/tls.js';
 import type { Message } from '../support/csi-client.js';
 import { eventually } from '../support/eventually.js';
@@ -44,11 +44,16 @@ afterEach(async () => {
   }
 });
 
-test('what only routers may ask a node is not served on its socket', async (t) => {
-  const { requestSerialize, path } = nodeMethod('FindVolume');
+const NODE_RPCS = Object.keys(nodeProto().services.Node) as NodeRpc[];
+
+test('H40: what only routers may ask a node is not served on its socket', async (t) => {
   const direct = new RawConnection(cluster.node(0).plugin.endpoint);
   t.after(() => direct.close());
-  await refused(direct.unary(path, requestSerialize({ name: 'x' })), 'UNIMPLEMENTED', /method/);
+  assert.ok(NODE_RPCS.length >= 7);
+  for (const rpc of NODE_RPCS) {
+    const { requestSerialize, path } = nodeMethod(rpc);
+    await refused(direct.unary(path, requestSerialize({})), 'UNIMPLEMENTED', /method/);
+  }
 });
 
 test('a volume is made on the node of its topology, and every call for it goes there', async () => {

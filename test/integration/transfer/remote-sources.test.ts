@@ -305,9 +305,13 @@ async function untilReachable<T>(call: () => Promise<T>): Promise<T> {
   }
 }
 
-test('a snapshot is deleted in a pull: the pull ends, and the volume is made', async () => {
+test('a snapshot is deleted in a pull: the pull ends, and the volume is made', async (t) => {
   const pull = await underWay('deleted');
   await cluster.orchestrator(1).deleteSnapshot(pull.snapshotId);
+  // What the pull uses is no orphan.
+  for (const node of [1, 2]) {
+    assert.deepEqual(JSON.parse(await cluster.command(t, node, 'gc', '--json')).objects, []);
+  }
   await assertArrived(pull);
 });
 

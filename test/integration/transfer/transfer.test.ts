@@ -131,7 +131,7 @@ test('an empty list changes nothing, and a source that serves IPv6 too is read o
   await serving(Buffer.alloc(SIZE, 1), base, [], use, { host: '::' });
 });
 
-test('without the right key, the right name, or TLS, nobody gets a byte', async () => {
+test('H40: without the right key, the right name, or TLS, nobody gets a byte', async () => {
   const base = Buffer.alloc(SIZE, 5);
   await serving(Buffer.alloc(SIZE, 1), base, [{ offset: 0n, size: BigInt(SIZE) }], async (scene) => {
     const { key, exportName } = scene.ticket;
