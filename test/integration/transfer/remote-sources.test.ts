@@ -137,8 +137,14 @@ test('a file system is restored on another node and grown, and one that was neve
   assert.equal(readFileSync(join(await b.bringUp(fresh), 'new'), 'utf8'), 'of node 2');
   const wrong = { ...spec, capability: mountCapability('xfs'), snapshotId: snapshot };
   await refused(cluster.create(2, 'wrong', wrong), 'INVALID_ARGUMENT', /holds ext4/);
+  // What a raw volume holds is data, whatever it looks like.
+  const raw = await cluster.create(1, 'raw', { sizeBytes: SIZE });
+  fill(await a.bringUp(raw), MIB);
+  const data = await cluster.create(2, 'raw on 2', { ...spec, snapshotId: await a.snapshot(raw) });
+  await refused(b.stage(data), 'FAILED_PRECONDITION');
+  await b.delete(data);
   await b.remove(restored, fresh);
-  await a.remove(volume);
+  await a.remove(volume, raw);
 });
 
 test('a volume is cloned to another node as it was at the first call, and the next clone costs what changed', async (t) => {
