@@ -1,6 +1,6 @@
 /**
  * Removes the quickstart's directory, but never through a mount: a pool that is in use stays mounted when the
- * plugin stops, and a recursive removal would delete its volumes.
+ * plugin stops, and a recursive removal would delete its volumes. Also says how to do that, and what comes before, by hand.
  */
 import { execFile } from 'node:child_process';
 import { readFile, realpath } from 'node:fs/promises';
@@ -25,7 +25,27 @@ export async function removePlace(place) {
   await run('rm', ['-r', '--one-file-system', '--', path]);
 }
 
-/** The same as a command for a shell. */
-export function removalCommand(place) {
+/** What ends a session that was kept, as commands for a shell. */
+export function endCommands(session) {
+  const { place, published, services } = session;
+  const kills = services.map(({ child: { pid } }) => `kill ${pid} && tail --pid=${pid} -f /dev/null`).reverse();
+  const commands = [
+    `umount ${published.map(({ target }) => target).join(' ')}`,
+    `umount ${published.map(({ staged }) => staged).join(' ')}`,
+    detachCommand(session),
+    `${kills.join(' && ')}   # unmounts and detaches the pool`,
+    removalCommand(place),
+  ];
+  return ['To end it:', ...commands.map((command) => `  ${command}`)].join('\n');
+}
+
+/** Detaches all volumes. */
+function detachCommand({ backend, place }) {
+  if (backend === 'thin') return 'cat /sys/block/dm-*/dm/name | grep ^blockdelta-vol- | xargs -r -n 1 dmsetup remove';
+  return `losetup -n -O NAME,BACK-FILE | awk '$2 ~ "^${place}/.*/volumes/" {print $1}' | xargs -r losetup -d`;
+}
+
+/** The same as removePlace. */
+function removalCommand(place) {
   return `grep -q ' ${place}/' /proc/self/mountinfo && echo 'still mounted, nothing removed: see grep -l ${place} /proc/[0-9]*/mountinfo' || rm -r --one-file-system ${place}`;
 }

@@ -12,6 +12,11 @@ const proto = fileURLToPath(new URL('../../proto/csi.proto', import.meta.url));
 const options = { keepCase: true, longs: String, enums: String, defaults: true, oneofs: true };
 const services = grpc.loadPackageDefinition(loadSync(proto, options)).csi.v1;
 
+function onlyOn(node) {
+  const topologies = [{ segments: { 'blockdelta.csi/node': node } }];
+  return { requisite: topologies, preferred: topologies };
+}
+
 export function connect(endpoint) {
   const clients = {};
   for (const [name, Client] of Object.entries(services)) {
@@ -39,27 +44,52 @@ class QuickstartClient {
     });
   }
 
+  /** Throws why the process is not ready, as the end of a sentence that begins with its name. */
   async waitReady(child) {
     const deadline = Date.now() + READY_MS;
     // On a slow machine, asking is what keeps the plugin from getting ready.
     for (let pause = 50; Date.now() < deadline; pause = Math.min(pause * 1.2, 1000)) {
       await delay(pause);
-      if (child.exitCode !== null) throw new Error(`the plugin ended with ${child.exitCode}`);
+      const ending = child.exitCode ?? child.signalCode;
+      if (ending !== null) throw new Error(`ended with ${ending}`);
       const probe = await this.call('Identity', 'Probe', {}, 10_000).catch(() => null);
       if (probe !== null && probe.ready?.value !== false) return;
     }
-    throw new Error(`the plugin did not get ready in ${READY_MS / 1000} s`);
+    throw new Error(`did not get ready in ${READY_MS / 1000} s`);
   }
 
-  async createVolume(session, { name, capability, bytes, source }) {
-    const { volume } = await this.call('Controller', 'CreateVolume', {
+  /** A client with the node service of another one, and all others of this. */
+  withNode(other) {
+    return new QuickstartClient({ ...this.#clients, Node: other.#clients.Node });
+  }
+
+  /**
+   * @param node where it has to be made; undefined if there is only one
+   * @param onAborted what is awaited before an aborted call is repeated, with the message; without it, the call fails
+   */
+  async createVolume(session, { name, capability, bytes, source, node, parameters, onAborted }) {
+    const request = {
       name,
       capacity_range: { required_bytes: bytes },
       volume_capabilities: [capability],
+      parameters,
       volume_content_source: source ? { snapshot: { snapshot_id: source.snapshot_id } } : null,
-    });
+      accessibility_requirements: node === undefined ? null : onlyOn(node),
+    };
+    const { volume } = await this.#unlessAborted(() => this.call('Controller', 'CreateVolume', request), onAborted);
     session.undo.push(() => this.call('Controller', 'DeleteVolume', { volume_id: volume.volume_id }));
     return volume;
+  }
+
+  async #unlessAborted(call, onAborted) {
+    for (;;) {
+      try {
+        return await call();
+      } catch (error) {
+        if (error.code !== grpc.status.ABORTED || onAborted === undefined) throw error;
+        await onAborted(error.details);
+      }
+    }
   }
 
   /** Stages and publishes at <place>/<name>. */
@@ -74,6 +104,8 @@ class QuickstartClient {
     });
     await this.call('Node', 'NodeStageVolume', { ...staging, volume_capability: capability });
     session.undo.push(() => this.call('Node', 'NodeUnpublishVolume', target));
+    const { staging_target_path: path } = staging;
+    session.published.push({ target: target.target_path, staged: capability.block ? join(path, 'device') : path });
     await this.call('Node', 'NodePublishVolume', {
       ...staging,
       ...target,
@@ -87,7 +119,7 @@ class QuickstartClient {
       source_volume_id: volume.volume_id,
       name,
     });
-    session.snapshots = [...(session.snapshots ?? []), snapshot.snapshot_id];
+    session.snapshots.push(snapshot.snapshot_id);
     session.undo.push(() =>
       this.call('Controller', 'DeleteSnapshot', { snapshot_id: snapshot.snapshot_id }),
     );

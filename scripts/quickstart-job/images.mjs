@@ -1,4 +1,6 @@
-/** Copying ranges from a block device to an image, and comparing the two byte by byte. */
+/** Copying ranges from a block device to an image, and comparing the two byte by byte or by digests. */
+import { createHash } from 'node:crypto';
+import { createReadStream } from 'node:fs';
 import { open } from 'node:fs/promises';
 
 const CHUNK_BYTES = 4n * 1024n * 1024n;
@@ -40,6 +42,17 @@ export async function compareFiles(left, right, size) {
   } finally {
     await Promise.all(files.map((file) => file.close()));
   }
+}
+
+/** The number and the digest of all bytes of a file or device. */
+export async function digestOf(path) {
+  const hash = createHash('sha256');
+  let bytes = 0;
+  for await (const chunk of createReadStream(path, { highWaterMark: Number(CHUNK_BYTES) })) {
+    hash.update(chunk);
+    bytes += chunk.length;
+  }
+  return { bytes, sha256: hash.digest('hex') };
 }
 
 async function readFully(file, buffer, length, position) {
