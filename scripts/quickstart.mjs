@@ -12,9 +12,10 @@ import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { removePlace } from './quickstart-job/clean-up.mjs';
 import * as oneNode from './quickstart-job/one-node.mjs';
+import * as twoNodes from './quickstart-job/two-nodes.mjs';
 import { detail, headline, heedSignals, isInterrupted, throwIfInterrupted } from './quickstart-job/steps.mjs';
 
-const HELP = `scripts/quickstart [--backend reflink|thin] [--small] [--keep] [--program PATH]
+const HELP = `scripts/quickstart [--backend reflink|thin | --nodes 2] [--small] [--keep] [--program PATH]
 
   Starts blockdelta on a pool of its own in a temporary directory, makes a 1 GiB volume, fills,
   snapshots and changes it, streams the changed-block list, rebuilds the second snapshot from it,
@@ -23,6 +24,9 @@ const HELP = `scripts/quickstart [--backend reflink|thin] [--small] [--keep] [--
 
   --backend thin   on a thin pool instead of cloned files; in a virtual machine (x86-64 Debian) where
                    the kernel has no device-mapper
+  --nodes 2        instead: two nodes and a router, in network namespaces of this machine; makes volumes on
+                   node b from two snapshots of a volume on node a, says how many bytes travelled each
+                   time, and compares digests
   --small          a volume of 128 MiB, for slow machines
   --keep           leave everything running afterwards and print what to try next
   --program PATH   the plugin to run, such as node_modules/blockdelta/dist/main.js of an installed one;
@@ -38,6 +42,7 @@ async function main() {
   const { values } = parseArgs({
     options: {
       backend: { type: 'string', default: 'reflink' },
+      nodes: { type: 'string' },
       small: { type: 'boolean' },
       keep: { type: 'boolean' },
       program: { type: 'string', default: join(repository, 'dist/main.js') },
@@ -45,8 +50,7 @@ async function main() {
     },
   });
   if (values.help) return console.log(HELP);
-  if (!BACKENDS.includes(values.backend)) throw new Error(`--backend is one of ${BACKENDS.join(', ')}`);
-  const job = oneNode;
+  const job = jobFor(values);
   heedSignals();
   const place = await mkdtemp(join(tmpdir(), 'blockdelta-quickstart-'));
   const { backend, keep = false, program } = values;
@@ -63,6 +67,15 @@ async function main() {
   }
   console.log(`\nVERDICT: ${identical ? job.VERDICT.identical : `MISMATCH: ${job.VERDICT.different}`}`);
   process.exitCode = identical ? 0 : 1;
+}
+
+/** Throws if the options do not fit together. */
+function jobFor({ backend, nodes }) {
+  if (!BACKENDS.includes(backend)) throw new Error(`--backend is one of ${BACKENDS.join(', ')}`);
+  if (nodes === undefined) return oneNode;
+  if (nodes !== '2') throw new Error('--nodes can only be 2');
+  if (backend === 'thin') throw new Error('--nodes and --backend thin exclude each other: nodes pass on reflink snapshots only');
+  return twoNodes;
 }
 
 function leaveRunning(session, job) {

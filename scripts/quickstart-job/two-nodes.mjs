@@ -1,0 +1,102 @@
+/**
+ * The job on two nodes: volumes are made on node b from snapshots of a volume on node a, which a router has brought there. The
+ * second snapshot costs what has changed since the first.
+ */
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { endCommands } from './clean-up.mjs';
+import { digestOf } from './images.mjs';
+import { bytesReceived, startNodes } from './nodes.mjs';
+import { detail, mib, say, throwIfInterrupted } from './steps.mjs';
+import { change, fillVolume, makeVolume, publishRaw, snapshot } from './volumes.mjs';
+
+export const VERDICT = {
+  identical: 'both volumes on node b are identical to their snapshots on node a, by a SHA-256 of all their bytes.',
+  different: 'a volume on node b differs from its snapshot on node a.',
+};
+
+/** Whether both volumes on node b have the digests that were taken on node a. */
+export async function run(session) {
+  say(`starting two nodes and a router, each in a network namespace, in ${session.place}`);
+  const nodes = await startNodes(session);
+  session.endpoint = nodes.router.endpoint;
+  const { csi } = nodes.a;
+  const volume = await makeVolume(session, csi, 'a');
+  const tree = join(session.place, 'data');
+  await fillVolume(session, tree);
+  const first = await snapshot(session, csi, volume, '1');
+  if (!(await isSameOnB(session, nodes, first, null))) return false;
+  await change(tree, 'new');
+  const second = await snapshot(session, csi, volume, '2');
+  return isSameOnB(session, nodes, second, first);
+}
+
+/** @param base the snapshot that node b has already */
+async function isSameOnB(session, { a, b }, source, base) {
+  const label = session.labels[source.snapshot_id];
+  say(`taking the digest of snapshot ${label} on node a, of a raw block volume made from it there`);
+  const onA = await publishRaw(session, a.csi, { name: `a-${label}`, source, node: 'a' });
+  const wanted = await digestOf(onA);
+  detail(`SHA-256 of ${mib(wanted.bytes)}: ${wanted.sha256}`);
+  say(`making a raw block volume on node b from snapshot ${label} of node a`);
+  const onB = await bring(session, b, source, base);
+  say('comparing the digest of that volume, read on node b');
+  const found = await digestOf(onB);
+  const isSame = found.bytes === wanted.bytes && found.sha256 === wanted.sha256;
+  detail(`SHA-256 of ${mib(found.bytes)}: ${isSame ? 'the same' : found.sha256}`);
+  return isSame;
+}
+
+/** The path of the volume on node b. Says what that has cost. */
+async function bring(session, b, source, base) {
+  const label = session.labels[source.snapshot_id];
+  const before = await bytesReceived(b);
+  const started = performance.now();
+  const path = await publishRaw(session, b.csi, {
+    name: `b-${label}`,
+    source,
+    node: 'b',
+    parameters: { remoteSources: 'true' },
+    onAborted: async (progress) => {
+      throwIfInterrupted();
+      detail(progress);
+      await delay(500);
+    },
+  });
+  const seconds = (performance.now() - started) / 1000;
+  const received = (await bytesReceived(b)) - before;
+  detail(`${received} bytes (${mib(received)}) have travelled to node b, in ${seconds.toFixed(1)} s`);
+  const pulled = await lastPull(b, source);
+  if (pulled.base !== (base?.snapshot_id ?? null)) throw new Error(`snapshot ${label} was pulled from base ${pulled.base}`);
+  const kind = base === null ? 'all data' : `the changes since snapshot ${session.labels[base.snapshot_id]}`;
+  detail(`node b has pulled ${mib(pulled.bytes)} of a snapshot of ${mib(source.size_bytes)}: ${kind}`);
+  return path;
+}
+
+/** What the node says in its log. */
+async function lastPull({ logPath }, { snapshot_id: id }) {
+  const lines = (await readFile(logPath, 'utf8')).trimEnd().split('\n').map((line) => JSON.parse(line));
+  const pulled = lines.findLast(({ msg, snapshot: of }) => msg === 'pulled a snapshot' && of === id);
+  if (pulled === undefined) throw new Error(`node b does not say in ${logPath} that it has pulled snapshot ${id}`);
+  return pulled;
+}
+
+/** For --keep. */
+export function nextCommands(session) {
+  const { place, services, snapshots } = session;
+  const [a, b, router] = services;
+  const cli = `node ${session.program}`;
+  return `
+The plugins of node a and node b (processes ${a.child.pid} and ${b.child.pid}) and the router (process ${router.child.pid}) are still
+running; their logs are ${services.map(({ logPath }) => logPath).join(', ')}.
+Try:
+  export CSI_ENDPOINT=${session.endpoint}   # the router's
+  ${cli} volumes
+  ${cli} snapshots
+  ${cli} delta ${snapshots[0]} ${snapshots[1]} --summary
+  grep 'pulled a snapshot' ${b.logPath}
+  nsenter -t ${b.child.pid} -n ip -s link show eth0
+  ls ${join(place, 'data')}
+${endCommands(session)}`;
+}
