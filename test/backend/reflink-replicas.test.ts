@@ -1,10 +1,21 @@
 /** What happens to the replicas of a reflink pool that only a file system with files can show. */
 import assert from 'node:assert/strict';
-import { chmodSync, existsSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  closeSync,
+  existsSync,
+  fsyncSync,
+  openSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { before, test } from 'node:test';
 import type { ReflinkBackend } from '../../src/driver/backends/reflink/reflink-backend.js';
 import { setImmutable } from '../support/ioctls.js';
+import { seededRandom } from '../support/random.js';
 import { refused } from '../support/refusal.js';
 import { skipUnlessRoot } from '../support/workspace.js';
 import { newSnapshot, newVolume, SIZE } from './harness.js';
@@ -53,3 +64,53 @@ test('what a killed begin has left is removed at the start, and an unfinished re
   const found = (await backend.replicas.list()).map(({ snapshotId, isComplete }) => [snapshotId, isComplete]);
   assert.deepEqual(Object.fromEntries(found), { [unfinished]: false, [complete]: true });
 });
+
+test('a write that the pool had no room for fails the flush, although its writer was told so and there is room again', {
+  skip: skipUnlessRoot,
+}, async () => {
+  const backend = await pool.open();
+  const { replicas } = backend;
+  const snapshotId = newSnapshot();
+  await replicas.begin(snapshotId, SIZE, null);
+  const content = seededRandom('a full pool').bytes(Number(SIZE));
+  const filler = join(pool.directory, 'filler');
+  fill(filler);
+  const device = await replicas.open(snapshotId);
+  await assert.rejects(async () => writeThrough(device.path, content), { code: 'EIO' });
+  rmSync(filler);
+  const flushed = device.flush().finally(() => device.close());
+  await refused(flushed, 'UNAVAILABLE', /not all that was written to the replica .* \(EIO\): look at the free space/);
+
+  const again = await replicas.open(snapshotId);
+  writeThrough(again.path, content);
+  await again.flush();
+  await again.close();
+  await replicas.complete(snapshotId);
+  assert.ok(readFileSync(file(`${snapshotId}.replica`)).equals(content));
+  await replicas.delete(snapshotId);
+});
+
+/** Takes all free space. */
+function fill(path: string): void {
+  const fd = openSync(path, 'w');
+  for (let size = 16 << 20; size >= 4096; ) {
+    try {
+      writeSync(fd, Buffer.alloc(size, 1));
+      fsyncSync(fd);
+    } catch {
+      size /= 2;
+    }
+  }
+  closeSync(fd);
+}
+
+/** As nbdcopy writes: it is told of errors, here at its end. */
+function writeThrough(path: string, content: Buffer): void {
+  const fd = openSync(path, 'r+');
+  try {
+    writeSync(fd, content);
+    fsyncSync(fd);
+  } finally {
+    closeSync(fd);
+  }
+}

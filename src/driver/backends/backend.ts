@@ -278,7 +278,10 @@ export interface ReplicaDevice {
   readonly path: string;
   /** Frees ranges of whole sectors: they read as zeros afterwards. */
   punch(ranges: readonly { readonly offset: bigint; readonly size: bigint }[]): Promise<void>;
-  /** Makes all that was written and punched durable. */
+  /**
+   * Makes all that was written and punched durable. UNAVAILABLE if something that was written since the device was opened is
+   * lost, even if its writer was told so and went on.
+   */
   flush(): Promise<void>;
   /** Detaches the device, as the end of this process does. The content stays. */
   close(): Promise<void>;

@@ -1,5 +1,5 @@
 /** What the replicas of every kind of pool have in common: what may begin, how ranges are freed, and their errors. */
-import { CsiError } from '../../base/errors.js';
+import { CsiError, errorCode } from '../../base/errors.js';
 import type { NativeRunner } from '../native/pool.js';
 import type { Replica, ReplicaDevice } from './backend.js';
 
@@ -45,4 +45,20 @@ export async function punch(
     const words = ranges.slice(at, at + PUNCHED_AT_ONCE).flatMap(({ offset, size }) => [offset, size]);
     await native.run('punchDevice', { path, ranges: BigUint64Array.from(words), blockBytes }, [objectId]);
   }
+}
+
+/**
+ * As ReplicaDevice.flush.
+ *
+ * @param holder has had the device open since before the first write. nbdcopy overlooks errors that it has been told, and the
+ *   kernel does not tell them again to a descriptor that is opened later.
+ */
+export async function flushed(holder: { flush(): Promise<void> }, snapshotId: string, pool: string): Promise<void> {
+  await holder.flush().catch((thrown) => {
+    throw CsiError.unavailable(
+      `not all that was written to the replica of snapshot ${snapshotId} has reached pool '${pool}' ` +
+        `(${errorCode(thrown) ?? 'unknown error'}): look at the free space of the pool and at the kernel log`,
+      { cause: thrown },
+    );
+  });
 }

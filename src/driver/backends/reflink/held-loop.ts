@@ -9,6 +9,11 @@ import type { NativeRunner } from '../../native/pool.js';
 
 export interface HeldLoop {
   readonly path: string;
+  /**
+   * Makes everything that was written durable. Fails if the kernel could not write some of it since the device was opened here,
+   * also if the writer was told so: the kernel tells each of those who have the device open once.
+   */
+  flush(): Promise<void>;
   /** The device goes as soon as nobody else has it open. */
   close(): Promise<void>;
 }
@@ -37,5 +42,5 @@ export async function holdLoop(
     await holder.close();
     throw thrown;
   }
-  return { path, close: () => holder.close() };
+  return { path, flush: () => holder.sync(), close: () => holder.close() };
 }

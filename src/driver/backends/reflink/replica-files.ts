@@ -8,7 +8,7 @@ import type { NativeRunner } from '../../native/pool.js';
 import type { PoolReplicas, Replica, ReplicaDevice } from '../backend.js';
 import { filesIn } from '../directory-files.js';
 import { releaseLoop } from '../loop-release.js';
-import { changedReplica, isBegun, punch } from '../replica-rules.js';
+import { changedReplica, flushed, isBegun, punch } from '../replica-rules.js';
 import { holdLoop } from './held-loop.js';
 import type { PoolDirectory } from './pool-directory.js';
 import { isReplicaName, isUnfinishedName, type PoolLayout, snapshotOf, temporary } from './pool-layout.js';
@@ -42,7 +42,7 @@ export class ReplicaFiles implements PoolReplicas {
     return {
       path,
       punch: (ranges) => punch(this.native, { path, objectId: snapshotId, blockBytes: 0n }, ranges),
-      flush: async () => void (await this.native.run('flush', { path }, [snapshotId])),
+      flush: () => flushed(device, snapshotId, this.pool),
       close: () => device.close(),
     };
   }

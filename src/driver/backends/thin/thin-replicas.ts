@@ -6,11 +6,12 @@
  * have the same root. A write or discard moves the root of the one, and never back: the other one holds the block. (Every mapping
  * is older than the seal, so that the kernel does not write in place.) So equal roots prove that both are as they were sealed.
  */
+import { open } from 'node:fs/promises';
 import { CsiError, errorCode } from '../../../base/errors.js';
 import type { ThinPoolStatus } from '../../native/dm-addon.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type { PoolReplicas, Replica, ReplicaDevice } from '../backend.js';
-import { changedReplica, isBegun, punch } from '../replica-rules.js';
+import { changedReplica, flushed, isBegun, punch } from '../replica-rules.js';
 import type { DeviceRecord } from './ledger/ledger.js';
 import { isWritable } from './pool/pool-health.js';
 import type { PoolParts } from './pool-parts.js';
@@ -54,6 +55,7 @@ export class ThinReplicas implements PoolReplicas {
       });
     const { path } = (await devices.device(objectId)) ?? (await activate());
     const { dataBlockBytes: blockBytes } = await ledger.pool();
+    const holder = await open(path);
     return {
       path,
       punch: async (ranges) => {
@@ -64,8 +66,11 @@ export class ThinReplicas implements PoolReplicas {
           `pool '${pool.pool}' was read-only for a while, so it may have ignored that ranges were freed; try again`,
         );
       },
-      flush: async () => void (await native.run('flush', { path }, [objectId])),
-      close: () => devices.release(objectId),
+      flush: () => flushed({ flush: () => holder.sync() }, snapshotId, pool.pool),
+      close: async () => {
+        await holder.close();
+        await devices.release(objectId);
+      },
     };
   }
 
