@@ -8,6 +8,7 @@ import {
   openSync,
   readFileSync,
   rmSync,
+  statfsSync,
   writeFileSync,
   writeSync,
 } from 'node:fs';
@@ -22,6 +23,10 @@ import { newSnapshot, newVolume, SIZE } from './harness.js';
 import { ReflinkFixture } from './reflink-fixture.js';
 
 const pool = new ReflinkFixture('replicas', 'xfs', 300, before);
+
+const MIB = 1 << 20;
+
+const growing = new ReflinkFixture('growing', 'ext4', 2000, before);
 
 const file = (name: string): string => join(pool.directory, 'snapshots', name);
 
@@ -114,3 +119,22 @@ function writeThrough(path: string, content: Buffer): void {
     closeSync(fd);
   }
 }
+
+test('an image grows before a replica is written, beside what volumes may claim, as far as its host has room', {
+  skip: skipUnlessRoot,
+}, async () => {
+  // A replica cannot be overcommitted.
+  const backend = await growing.open({ overcommitPercent: 200n });
+  const free = (): number => {
+    const { bavail, bsize } = statfsSync(join(growing.directory, 'mount'));
+    return bavail * bsize;
+  };
+  assert.ok(free() < 500 * MIB);
+  await backend.volumes.create(newVolume(), 400n * BigInt(MIB));
+  await backend.replicas.makeRoom(600n * BigInt(MIB));
+  const grown = free();
+  assert.ok(grown >= 800 * MIB, `${grown} bytes are free`);
+  await backend.replicas.makeRoom(600n * BigInt(MIB));
+  assert.ok(Math.abs(free() - grown) < MIB, 'it has grown for nothing');
+  await refused(backend.replicas.makeRoom(1n << 40n), 'RESOURCE_EXHAUSTED', /the host has no room/);
+});

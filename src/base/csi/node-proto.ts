@@ -49,6 +49,7 @@ export interface PieceMessage {
   readonly export_name: string;
   readonly lease_ms: number;
   readonly stall_ms: number;
+  readonly written_bytes: string;
 }
 
 /** The request and the response of each RPC. */

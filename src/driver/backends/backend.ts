@@ -248,6 +248,11 @@ export interface OpenSnapshot {
  */
 export interface PoolReplicas {
   /**
+   * Makes room in the pool for so many bytes of replicas beside what volumes may still claim, and keeps it for nobody. Does
+   * nothing if the pool cannot grow. RESOURCE_EXHAUSTED if it has to and cannot.
+   */
+  makeRoom(bytes: bigint): Promise<void>;
+  /**
    * Begins a replica of this size, durably: with the content of a complete replica, followed by zeros, or with zeros. Goes on
    * with an unfinished one of this size, whatever it was begun from. FAILED_PRECONDITION if the base may have been modified.
    * INTERNAL if the replica is complete, or unfinished with another size.

@@ -122,6 +122,7 @@ export const pieceMessage = ({ piece, offset, baseId, port, ticket, leaseMs, sta
   export_name: ticket.exportName,
   lease_ms: leaseMs,
   stall_ms: stallMs,
+  written_bytes: String(piece.writtenBytes),
 });
 
 const MOST_REQUEST = 1 << 20;
@@ -151,6 +152,7 @@ function parsePiece(message: PieceMessage | null, host: string, sizeBytes: bigin
     dataBytes: parseBytes(message.data_bytes, `${field}.data_bytes`),
     remainingBytes: parseBytes(message.remaining_bytes, `${field}.remaining_bytes`),
     requestSize,
+    writtenBytes: parseBytes(message.written_bytes, `${field}.written_bytes`),
     stallMs,
   };
 }

@@ -34,6 +34,8 @@ export interface Piece {
   /** As `dataBytes`, of this piece and all later ones. */
   readonly remainingBytes: bigint;
   readonly requestSize: number;
+  /** `dataBytes`, rounded outwards to requests. */
+  readonly writtenBytes: bigint;
   readonly stallMs: number;
 }
 
@@ -201,13 +203,18 @@ export class Pulls {
     const record = await this.#settled(snapshotId);
     const nowNs = this.#nowNs();
     if (record !== null && isAsked) await catalogue.replicaAsked(snapshotId, nowNs);
-    if (record?.nextOffset === null) return;
+    if (record?.nextOffset === null) {
+      // Of an attempt that failed after the replica was complete.
+      this.#progress.delete(snapshotId);
+      return;
+    }
     const goesOn = record !== null && isSameOrigin(record, snapshot) && record.baseId === piece.baseId;
     // The router has read the state before another router had the piece fetched.
     if (piece.offset > 0n && !(goesOn && record.nextOffset === piece.offset)) return;
     const backend = goesOn ? registry.owning(record.pool) : registry.select(order.pool);
     const replicas = replicasOf(backend);
     await this.#assertRoom(backend, order);
+    await replicas.makeRoom(this.pendingBytes(backend.pool) + piece.writtenBytes);
     if (piece.offset === 0n && !goesOn) {
       await this.#assertBase(backend, order);
       // Before the row, because `begin` goes on with whatever is there.
@@ -323,10 +330,11 @@ export class Pulls {
   async #assertRoom(backend: Backend, { snapshot: { snapshotId }, piece }: PullOrder): Promise<void> {
     const { totalBytes, freeBytes } = await backend.capacity('recent');
     const room = freeBytes - replicaReserve(totalBytes) - this.pendingBytes(backend.pool);
-    if (room >= piece.remainingBytes) return;
+    const wanted = piece.remainingBytes - piece.dataBytes + piece.writtenBytes;
+    if (room >= wanted) return;
     throw CsiError.resourceExhausted(
       `pool '${backend.pool}' has ${room < 0n ? 0n : room} bytes for replicas, and the rest of snapshot ${snapshotId} takes ` +
-        `${piece.remainingBytes}: add space to the pool, or make the volume on another node`,
+        `${wanted}: add space to the pool, or make the volume on another node`,
     );
   }
 

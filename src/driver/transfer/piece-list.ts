@@ -34,6 +34,8 @@ export interface Piece {
   readonly remainingBytes: bigint;
   /** The best size of a request for this piece, in bytes. */
   readonly requestSize: number;
+  /** What the target writes: the data of this piece, rounded outwards to requests. */
+  readonly writtenBytes: bigint;
 }
 
 /** Requests are rounded outwards, and what they copy beyond the ranges takes space at the target: at most this, of the ranges. */
@@ -86,7 +88,8 @@ export async function writePiece(
       await lines.flush(FLUSH_CHARACTERS);
     }
     await lines.flush(0);
-    return { ...piece, requestSize: planner.plan((piece.dataBytes * MOST_COPIED_PERCENT) / 100n).requestSize };
+    const { requestSize, bytes: writtenBytes } = planner.plan((piece.dataBytes * MOST_COPIED_PERCENT) / 100n);
+    return { ...piece, requestSize, writtenBytes };
   } finally {
     await file.close();
     await source.close();

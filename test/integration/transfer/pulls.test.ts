@@ -8,6 +8,7 @@ import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { newSnapshotId, newVolumeId } from '../../../src/base/csi/handles.js';
+import { CsiError } from '../../../src/base/errors.js';
 import type { Backend, PoolReplicas } from '../../../src/driver/backends/backend.js';
 import type { ReflinkBackend } from '../../../src/driver/backends/reflink/reflink-backend.js';
 import { BackendRegistry } from '../../../src/driver/backends/registry.js';
@@ -201,7 +202,7 @@ test('a pull that fails at any step goes on, in the same process or after a rest
     const failing = puller({ catalogue: faults.over(catalogue), backend: faults.backend });
     await bring(failing.pulls, second).catch(() => undefined);
     const isOver = faults.count < at;
-    const isRestarted = at % 2 === 1;
+    const isRestarted = isOver || at % 2 === 1;
     if (isRestarted) await failing.pulls.stop();
     const next = isRestarted ? puller() : failing;
     if (isRestarted) await next.keeper.settle(target);
@@ -359,7 +360,8 @@ test('a pull that the pool has no room for is refused before it begins', { skip:
   const wanted = await snapshot();
   const opened = await transfers.open(opening(wanted), signal);
   const totalBytes = 4n << 30n;
-  const room = opened.piece.remainingBytes - 1n;
+  const { remainingBytes, dataBytes, writtenBytes } = opened.piece;
+  const room = remainingBytes - dataBytes + writtenBytes - 1n;
   const capacity = async () => ({ totalBytes, freeBytes: ((totalBytes / 4n) * 5n) / 4n + room });
   const { pulls } = puller({
     backend: { pool: target.pool, replicas: target.replicas, capacity } as unknown as Backend,
@@ -370,6 +372,14 @@ test('a pull that the pool has no room for is refused before it begins', { skip:
     new RegExp(`has ${room} bytes`),
   );
   assert.equal(await pulls.state(wanted.snapshotId), null);
+  const ample = async () => ({ totalBytes, freeBytes: totalBytes });
+  const makeRoom = { value: async (bytes: bigint) => Promise.reject(CsiError.resourceExhausted(`no ${bytes}`)) };
+  const cannotGrow = puller({
+    backend: { pool: target.pool, replicas: Object.create(target.replicas, { makeRoom }), capacity: ample } as Backend,
+  }).pulls;
+  const refusal = new RegExp(`^no ${opened.piece.writtenBytes}$`);
+  await refused(cannotGrow.pull(orderOf(wanted, opened), 60_000, signal), 'RESOURCE_EXHAUSTED', refusal);
+  assert.equal(await cannotGrow.state(wanted.snapshotId), null);
   const without = puller({ backend: { pool: target.pool, capacity } as unknown as Backend });
   await refused(without.pulls.pull(orderOf(wanted, opened), 60_000, signal), 'FAILED_PRECONDITION', /cannot hold/);
   await transfers.close(opening(wanted));

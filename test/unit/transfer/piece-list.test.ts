@@ -92,6 +92,7 @@ test('the pieces of a transfer name each changed block once, as data or as zeros
   assert.ok(cuts > 150);
 });
 
+const nothing = { dataBytes: 0n, nextOffset: null, remainingBytes: 0n, writtenBytes: 0n };
 const factsOf = ({ requestSize: _, ...facts }: Piece): object => facts;
 
 test('a range that is larger than a piece is cut, and zeros of any size are not', async () => {
@@ -102,14 +103,18 @@ test('a range that is larger than a piece is cut, and zeros of any size are not'
   assert.equal(first.piece.nextOffset, 1n << 30n);
   assert.equal(first.piece.remainingBytes, 3n << 30n);
   assert.equal(first.piece.requestSize, 1 << 20);
+  assert.equal(first.piece.writtenBytes, 1n << 30n);
+  const gaps = Array.from({ length: 64 }, (_, index) => ({ offset: BigInt(index) * 2n * BLOCK, size: BLOCK }));
+  const rounded = (await listOf(gaps, [{ offset: 0n, size: 1n << 20n }], { ...limits, maxRanges: 64 })).piece;
+  assert.deepEqual([rounded.dataBytes, rounded.writtenBytes], [64n * BLOCK, 128n * BLOCK], 'with what lies between');
   const zeros = await listOf(changed, [], limits);
   assert.equal(zeros.text, `0 ${1n << 44n} zero\n`);
-  assert.deepEqual(factsOf(zeros.piece), { ranges: 1, dataBytes: 0n, nextOffset: null, remainingBytes: 0n });
+  assert.deepEqual(factsOf(zeros.piece), { ranges: 1, ...nothing });
 });
 
 test('a list is readable for the program of another user, is never written over, and may be empty', async () => {
   const { piece, text, path } = await listOf([], [{ offset: 0n, size: BLOCK }], { maxRanges: 1, maxBytes: 1n });
-  assert.deepEqual([factsOf(piece), text], [{ ranges: 0, dataBytes: 0n, nextOffset: null, remainingBytes: 0n }, '']);
+  assert.deepEqual([factsOf(piece), text], [{ ranges: 0, ...nothing }, '']);
   assert.equal(statSync(path).mode & 0o777, 0o644);
   await assert.rejects(writePiece(path, batchesOf([]), batchesOf([])), { code: 'EEXIST' });
 });

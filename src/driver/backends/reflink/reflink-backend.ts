@@ -83,7 +83,7 @@ export class ReflinkBackend implements Backend {
     this.#guard = guard;
     this.attachments = volumes;
     this.marks = new InitializedMarks(native, directory);
-    this.replicas = new ReplicaFiles(native, pool, directory);
+    this.replicas = new ReplicaFiles(native, pool, directory, reservations);
     const { marks, replicas } = this;
     this.volumes = new ReflinkVolumes({
       directory,

@@ -12,13 +12,19 @@ import { changedReplica, flushed, isBegun, punch } from '../replica-rules.js';
 import { holdLoop } from './held-loop.js';
 import type { PoolDirectory } from './pool-directory.js';
 import { isReplicaName, isUnfinishedName, type PoolLayout, snapshotOf, temporary } from './pool-layout.js';
+import type { SpaceReservations } from './space-reservations.js';
 
 export class ReplicaFiles implements PoolReplicas {
   constructor(
     private readonly native: NativeRunner,
     private readonly pool: string,
     private readonly directory: PoolDirectory,
+    private readonly reservations: Pick<SpaceReservations, 'makeRoom'>,
   ) {}
+
+  makeRoom(bytes: bigint): Promise<void> {
+    return this.reservations.makeRoom(bytes);
+  }
 
   async begin(snapshotId: string, sizeBytes: bigint, baseId: string | null): Promise<void> {
     await this.directory.use(async ({ layout }) => {

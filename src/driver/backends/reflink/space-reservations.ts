@@ -1,6 +1,6 @@
 /**
  * Reserves space in a pool before a volume's file is created or grown, one reservation at a time. A pool
- * image that is allocated in full grows first, and also grows as it fills up, while the host has room.
+ * image that is allocated in full grows first, and also grows as it fills up and for replicas, while the host has room.
  *
  * A reservation lasts until the file exists: from then on the file's size counts. This class looks at the volumes only if
  * kept figures do not show that there is room.
@@ -65,14 +65,23 @@ export class SpaceReservations {
     await this.#attempt((opened) => this.#ensureRoomToRewrite(opened));
   }
 
+  /** Grows the pool until so many bytes are free beside what volumes may claim. RESOURCE_EXHAUSTED as in `run`. */
+  async makeRoom(bytes: bigint): Promise<void> {
+    if (this.directory.grows) await this.#queue.run(() => this.#growFor(0n, bytes));
+  }
+
   async #reserve(bytes: bigint): Promise<void> {
+    await this.#growFor(bytes, 0n);
+    this.committed.addingStarts(bytes);
+  }
+
+  async #growFor(committedBytes: bigint, moreBytes: bigint): Promise<void> {
     await this.directory.use(async (opened) => {
       const { layout } = opened;
-      if (await this.#hasFree(opened, (await this.committed.atMost(layout)) + bytes, 0n)) return;
+      if (await this.#hasFree(opened, (await this.committed.atMost(layout)) + committedBytes, moreBytes)) return;
       const { unwritten } = await this.committed.now(layout);
-      await this.#ensureFree(opened, unwritten + this.committed.pendingBytes + bytes, 0n);
+      await this.#ensureFree(opened, unwritten + this.committed.pendingBytes + committedBytes, moreBytes);
     });
-    this.committed.addingStarts(bytes);
   }
 
   async #ensureRoomToRewrite(opened: OpenDirectories): Promise<void> {

@@ -29,6 +29,9 @@ const sealId = (snapshotId: string): string => `${snapshotId}.seal`;
 export class ThinReplicas implements PoolReplicas {
   constructor(private readonly deps: ReplicaDependencies) {}
 
+  /** A pool grows as it fills up. */
+  async makeRoom(): Promise<void> {}
+
   async begin(snapshotId: string, sizeBytes: bigint, baseId: string | null): Promise<void> {
     const { copies, pool, transactions } = this.deps;
     await transactions.settle();
