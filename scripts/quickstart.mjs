@@ -66,7 +66,7 @@ async function main() {
     else await cleanUp(session);
   }
   console.log(`\nVERDICT: ${identical ? job.VERDICT.identical : `MISMATCH: ${job.VERDICT.different}`}`);
-  process.exitCode = identical ? 0 : 1;
+  if (!identical) process.exitCode = 1;
 }
 
 /** Throws if the options do not fit together. */
@@ -83,16 +83,15 @@ function leaveRunning(session, job) {
   console.log(job.nextCommands(session));
 }
 
-/** Undoes everything in the opposite order. A step that fails is reported and does not stop the others. */
-async function cleanUp(session) {
+/** Undoes everything in the opposite order. A step that fails is reported, stops no other one, and makes the job exit with 1. */
+async function cleanUp({ undo, place }) {
   headline('cleaning up');
-  for (const undo of session.undo.reverse()) {
-    await undo().catch((error) => {
+  for (const step of [...undo.reverse(), () => removePlace(place)]) {
+    await step().catch((error) => {
       detail(`clean-up: ${error.details ?? error.message}`);
       process.exitCode = 1;
     });
   }
-  await removePlace(session.place);
 }
 
 main().catch((error) => {

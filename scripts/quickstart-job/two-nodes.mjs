@@ -92,8 +92,8 @@ The plugins of node a and node b (processes ${a.child.pid} and ${b.child.pid}) a
 running; their logs are ${services.map(({ logPath }) => logPath).join(', ')}.
 Try:
   export CSI_ENDPOINT=${session.endpoint}   # the router's
-  ${cli} volumes
-  ${cli} snapshots
+  ${cli} volumes --state-dir ${join(place, 'b/state')}
+  ${cli} snapshots --state-dir ${join(place, 'a/state')}
   ${cli} delta ${snapshots[0]} ${snapshots[1]} --summary
   grep 'pulled a snapshot' ${b.logPath}
   nsenter -t ${b.child.pid} -n ip -s link show eth0
