@@ -83,8 +83,9 @@ test('a write that the pool had no room for fails the flush, although its writer
   const device = await replicas.open(snapshotId);
   await assert.rejects(async () => writeThrough(device.path, content), { code: 'EIO' });
   rmSync(filler);
-  const flushed = device.flush().finally(() => device.close());
-  await refused(flushed, 'UNAVAILABLE', /not all that was written to the replica .* \(EIO\): look at the free space/);
+  const message = /not all that was written to the replica .* \(EIO\): look at the free space/;
+  await refused(device.flush(), 'UNAVAILABLE', message);
+  await device.close();
 
   const again = await replicas.open(snapshotId);
   writeThrough(again.path, content);

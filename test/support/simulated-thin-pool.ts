@@ -97,7 +97,8 @@ export class SimulatedProcess {
     this.volumes = new ThinVolumes({ ...parts, metadata, transactions, devices, copies });
     const rules = { removed: async () => undefined } as unknown as ListRules;
     this.snapshots = new ThinSnapshots({ ...parts, metadata, transactions, devices, copies, rules });
-    this.replicas = new ThinReplicas({ ...parts, metadata, transactions, devices, copies });
+    const openDevice = async () => ({ sync: async () => undefined, close: async () => undefined });
+    this.replicas = new ThinReplicas({ ...parts, metadata, transactions, devices, copies, openDevice });
     this.changes = new ThinChanges({
       ...parts,
       metadata,

@@ -29,7 +29,7 @@ function over<M extends object>(rpc: NodeRpc, message: M): M {
 }
 
 const transfer = {
-  piece: { ranges: 1, dataBytes: 10n, nextOffset: 4096n, remainingBytes: 20n, requestSize: 65_536 },
+  piece: { ranges: 1, dataBytes: 10n, nextOffset: 4096n, remainingBytes: 20n, requestSize: 65_536, writtenBytes: 12n },
   offset: 512n,
   baseId: newSnapshotId(key),
   port: 10_900,

@@ -61,6 +61,7 @@ export class ThinBackend implements Backend {
   readonly kind = 'thin';
   /** There before the start, too, because its absence would say that the pool cannot hold replicas. */
   readonly replicas: PoolReplicas = {
+    makeRoom: async () => this.#open.replicas.makeRoom(),
     begin: async (...args) => this.#open.replicas.begin(...args),
     open: async (id) => this.#open.replicas.open(id),
     complete: async (id) => this.#open.replicas.complete(id),

@@ -6,7 +6,7 @@
  * have the same root. A write or discard moves the root of the one, and never back: the other one holds the block. (Every mapping
  * is older than the seal, so that the kernel does not write in place.) So equal roots prove that both are as they were sealed.
  */
-import { open } from 'node:fs/promises';
+import { type FileHandle, open } from 'node:fs/promises';
 import { CsiError, errorCode } from '../../../base/errors.js';
 import type { ThinPoolStatus } from '../../native/dm-addon.js';
 import type { NativeRunner } from '../../native/pool.js';
@@ -20,6 +20,8 @@ import type { ThinCopies } from './thin-copies.js';
 export interface ReplicaDependencies extends PoolParts {
   native: NativeRunner;
   copies: ThinCopies;
+  /** Opens a device; a test without devices has another one. */
+  openDevice?: (path: string) => Promise<Pick<FileHandle, 'sync' | 'close'>>;
 }
 
 const SUFFIX = '.replica';
@@ -58,7 +60,7 @@ export class ThinReplicas implements PoolReplicas {
       });
     const { path } = (await devices.device(objectId)) ?? (await activate());
     const { dataBlockBytes: blockBytes } = await ledger.pool();
-    const holder = await open(path);
+    const holder = await (this.deps.openDevice ?? open)(path);
     return {
       path,
       punch: async (ranges) => {
