@@ -74,7 +74,7 @@ function jobFor({ backend, nodes }) {
   if (!BACKENDS.includes(backend)) throw new Error(`--backend is one of ${BACKENDS.join(', ')}`);
   if (nodes === undefined) return oneNode;
   if (nodes !== '2') throw new Error('--nodes can only be 2');
-  if (backend === 'thin') throw new Error('--nodes and --backend thin exclude each other: nodes pass on reflink snapshots only');
+  if (backend === 'thin') throw new Error('--nodes and --backend thin exclude each other: both nodes have reflink pools');
   return twoNodes;
 }
 
