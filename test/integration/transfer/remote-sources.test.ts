@@ -12,7 +12,7 @@ import { nodeKey, nodeKeyOf } from '../../../src/base/csi/handles.js';
 import { type Message, mountCapability } from '../../support/csi-client.js';
 import { eventually } from '../../support/eventually.js';
 import { blockDiscard } from '../../support/ioctls.js';
-import { isNightly } from '../../support/nightly.js';
+import { atNight, isNightly } from '../../support/nightly.js';
 import { NodeCluster } from '../../support/node-cluster.js';
 import { createRequest, type HeldVolume, MIB } from '../../support/orchestrator.js';
 import { seededRandom } from '../../support/random.js';
@@ -310,6 +310,25 @@ async function untilReachable<T>(call: () => Promise<T>): Promise<T> {
     }
   }
 }
+
+// A minute passes before a source counts as lost.
+atNight(test)(
+  'a cable is cut in a pull: nothing incomplete is kept as the snapshot, and the pull goes on',
+  async () => {
+    const pull = await underWay('cut');
+    cluster.network.cut(1);
+    await pull.made.catch(() => undefined);
+    await eventually('the piece has failed', () =>
+      cluster.plugin(2).log.includes('a piece of a snapshot was not pulled'),
+    );
+    assert.ok(replicasOn(2).includes(`${pull.snapshotId}.pull`));
+    assert.ok(!replicasOn(2).includes(`${pull.snapshotId}.replica`));
+    cluster.network.join(1);
+    const spec = { snapshotId: pull.snapshotId, sizeBytes: 2 * SIZE, parameters: REMOTE };
+    const made = await untilReachable(() => cluster.create(2, 'cut on 2', spec));
+    await assertArrived({ ...pull, made: Promise.resolve(made) });
+  },
+);
 
 test('a snapshot is deleted in a pull: the pull ends, and the volume is made', async (t) => {
   const pull = await underWay('deleted');
