@@ -16,12 +16,14 @@ import { SingleFlight } from '../base/single-flight.js';
 import { withTimeout } from '../base/timeout.js';
 import { callNode } from './node-calls.js';
 import type { NodeConnection } from './node-connection.js';
+import type { Clock } from './node-list.js';
 
 export interface RemoteSourcesDependencies {
   nodes(): readonly NodeConnection[];
   /** The node of a handle. Throws UNAVAILABLE if it is not listed. */
   owning(key: string, handle: string): NodeConnection;
   readonly logger: Logger;
+  readonly now: Clock;
   roundMs?: number;
 }
 
@@ -33,6 +35,8 @@ export interface Wanted {
 }
 
 const ROUND_MS = 10_000;
+/** How long a pull goes on after the last call that asked for it. */
+const ASKED_MS = 3_600_000;
 /** How long a node may wait for the end of a piece before it answers. The transfer is then prolonged. */
 const PIECE_MS = 10_000;
 /** How long a node may take for any call here. The list of a large snapshot takes a few seconds. */
@@ -43,6 +47,8 @@ const BEFORE_DEADLINE_MS = 1000;
 
 export class RemoteSources {
   readonly #bringing = new SingleFlight<string, void>();
+  /** When a call last asked for a snapshot that is being brought, by the router's clock. */
+  readonly #asked = new Map<string, number>();
   /** What the last answer of the node that pulls says, while a snapshot is being brought. */
   readonly #states = new Map<string, PullStateMessage>();
   readonly #rounds: Periodic;
@@ -66,7 +72,8 @@ export class RemoteSources {
   async bring(node: NodeConnection, snapshotId: string, wanted: Wanted, deadline: number): Promise<void> {
     const waitMs = Math.min(ANSWER_MS, deadline - BEFORE_DEADLINE_MS - Date.now());
     const key = keyOf(node, snapshotId);
-    const work = this.#bringing.run(key, () => this.#bring(node, snapshotId, wanted, true));
+    this.#asked.set(key, this.deps.now());
+    const work = this.#bringing.run(key, () => this.#bring(node, snapshotId, wanted));
     await withTimeout(work, Math.max(0, waitMs), () => {
       throw underWay(node, snapshotId, this.#states.get(key));
     });
@@ -92,7 +99,7 @@ export class RemoteSources {
         const { pulls } = await this.#ask(node, 'ListPulls', {}).catch(() => ({ pulls: [] }));
         for (const { snapshot, pool, clone_name: cloneName } of pulls) {
           const id = snapshot?.snapshot_id ?? '';
-          const bring = this.#bringing.run(keyOf(node, id), () => this.#bring(node, id, { pool, cloneName }, false));
+          const bring = this.#bringing.run(keyOf(node, id), () => this.#bring(node, id, { pool, cloneName }));
           bring.catch((thrown) => {
             this.deps.logger.info({ node: node.id, snapshot: id, why: messageOf(thrown) }, 'a pull does not go on yet');
           });
@@ -101,10 +108,16 @@ export class RemoteSources {
     );
   }
 
-  async #bring(node: NodeConnection, snapshotId: string, wanted: Wanted, asked: boolean): Promise<void> {
+  async #bring(node: NodeConnection, snapshotId: string, wanted: Wanted): Promise<void> {
     const key = keyOf(node, snapshotId);
+    const since = this.deps.now();
+    let told: number | undefined;
     try {
       for (;;) {
+        const askedAt = this.#asked.get(key);
+        if (this.deps.now() - (askedAt ?? since) >= ASKED_MS) throw notAsked(node, snapshotId);
+        const asked = askedAt !== undefined && askedAt !== told;
+        told = askedAt;
         const found = await this.#ask(node, 'FindSnapshot', { snapshot_id: snapshotId, snapshot: null });
         if (found.pull?.status === 'COMPLETE') return;
         const state = await this.#fetchPiece(node, snapshotId, wanted, asked, found.pull);
@@ -112,6 +125,7 @@ export class RemoteSources {
         if (state.status === 'WAITING' && state.failure !== '') throw notFetched(node, snapshotId, state);
       }
     } finally {
+      this.#asked.delete(key);
       this.#states.delete(key);
     }
   }
@@ -179,6 +193,11 @@ async function hostOf({ id, address }: NodeConnection): Promise<string> {
 const notThere = (owner: NodeConnection, snapshotId: string): CsiError =>
   CsiError.notFound(
     `volume_content_source: snapshot ${snapshotId} does not exist on its node '${owner.id}', or is not ready`,
+  );
+
+const notAsked = (node: NodeConnection, snapshotId: string): CsiError =>
+  CsiError.aborted(
+    `snapshot ${snapshotId} is not copied to node '${node.id}' any more, because no call has asked for an hour`,
   );
 
 const notFetched = (node: NodeConnection, snapshotId: string, { failure }: PullStateMessage): CsiError =>

@@ -98,6 +98,7 @@ class RoutedServices {
       nodes: () => deps.nodes.all,
       owning: (key, handle) => deps.nodes.owning(key, handle),
       logger: deps.logger,
+      now: deps.now,
     });
     this.placement = new VolumePlacement({
       ...deps,

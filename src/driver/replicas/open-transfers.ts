@@ -72,6 +72,8 @@ export interface OpenTransfersDependencies extends DeltaLocksDependencies {
 }
 
 const LEASE_MS = 600_000;
+/** How long the end of a transfer is noted: longer than a snapshot for a clone stays unused. */
+const NOTED_MS = 2 * 3_600_000;
 const STALL_MS = 60_000;
 /** The reader sees each hundredth of the data, and the limit of the rate may be a while ahead or behind. */
 const STALL_SHARE = 25n;
@@ -174,12 +176,18 @@ export class OpenTransfers {
     const ended = of.server.exited.then(async () => {
       clearTimeout(open.lease);
       await clear();
-      this.#ended.set(request.snapshotId, Date.now());
+      this.#noteEnd(request.snapshotId);
       if (this.#open.get(key) === open) this.#open.delete(key);
     });
     const open: Open = { ...of, request, ended, lease: undefined };
     this.#open.set(key, open);
     this.#prolong(key, open);
+  }
+
+  #noteEnd(snapshotId: string): void {
+    const now = Date.now();
+    for (const [id, endedMs] of this.#ended) if (now - endedMs > NOTED_MS) this.#ended.delete(id);
+    this.#ended.set(snapshotId, now);
   }
 
   #prolong(key: string, open: Open): void {

@@ -38,12 +38,13 @@ function node(id: string, answers: Answers): { node: NodeConnection; asked: stri
   return { node: { id, key: nodeKey(id), address: '10.0.0.1:9810', isConnected: true, unary } as never, asked };
 }
 
-function sources(nodes: readonly { node: NodeConnection }[]): RemoteSources {
+function sources(nodes: readonly { node: NodeConnection }[], now = (): number => 0): RemoteSources {
   const logger = createLogger('info', { write: () => undefined });
   return new RemoteSources({
     nodes: () => nodes.map((each) => each.node),
     owning: (key) => nodes.find((each) => each.node.key === key)?.node ?? assert.fail(key),
     logger,
+    now,
     roundMs: 3_600_000,
   });
 }
@@ -85,7 +86,7 @@ test('each piece is opened at the node of the snapshot and fetched by the other,
             ],
     }),
     PullSnapshot: ({ piece: given, host, asked }) => {
-      assert.deepEqual([given?.key, host, asked], ['k', '10.0.0.1', true]);
+      assert.deepEqual([given?.key, host, asked], ['k', '10.0.0.1', offsets.length === 0]);
       offsets.push('');
       return state(offsets.length === 3 ? 'COMPLETE' : 'WAITING');
     },
@@ -176,4 +177,21 @@ test('a round goes on with what the nodes report, each snapshot once', async () 
   await Promise.all([remote.round(), remote.round()]);
   await eventually('it was pulled', () => pulled === 1);
   assert.equal(asked, false);
+});
+
+test('a pull ends an hour after the last call that asked for it, and the node hears of each call once', async () => {
+  let clock = 1;
+  const asked: boolean[] = [];
+  const owner = node('a', SERVES);
+  const reader = node('b', {
+    FindSnapshot: () => ({ pull: state('RUNNING', { offset: '0' }) }),
+    PullSnapshot: (request) => {
+      asked.push(request.asked);
+      clock += 1_000_000;
+      return state('RUNNING');
+    },
+  });
+  const brought = sources([owner, reader], () => clock).bring(reader.node, snapshotId, ANY, soon());
+  await refused(brought, 'ABORTED', /no call has asked for an hour/);
+  assert.deepEqual(asked, [true, false, false, false]);
 });
