@@ -31,6 +31,9 @@ export interface Fetching {
   readonly signal: AbortSignal;
 }
 
+/** Of each thread of nbdcopy, which bounds its memory. Its own default is twice as much. */
+const IN_FLIGHT_BYTES = 8 << 20;
+
 /** Resolves when the device has all data durably. UNAVAILABLE if the source cannot be reached, refuses, stalls or ends early. */
 export async function fetchData(
   fetching: Fetching & {
@@ -46,6 +49,7 @@ export async function fetchData(
     '--sparse=0',
     '--flush',
     `--request-size=${requestSize}`,
+    `--queue-size=${IN_FLIGHT_BYTES}`,
     // A line for each hundredth of the data.
     '--progress=1',
     uri,

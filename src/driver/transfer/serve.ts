@@ -98,6 +98,8 @@ function argumentsOf(serving: Serving, keyPath: string): string[] {
   return [
     '--foreground',
     '--readonly',
+    // Each has a buffer of a request's size; its own default is 16.
+    '--threads=8',
     '--tls=require',
     `--tls-psk=${keyPath}`,
     '--filter=exportname',
