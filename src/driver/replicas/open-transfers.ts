@@ -18,7 +18,7 @@ import type { SnapshotRecord } from '../catalogue/records.js';
 import type { TransferSettings } from '../config/transfers.js';
 import { type DeltaLocksDependencies, lockForDelta } from '../metadata/delta-locks.js';
 import type { ScanThreads } from '../native/scan-threads.js';
-import { type Piece, type PieceLimits, writePiece } from '../transfer/piece-list.js';
+import { type Piece, type PieceLimits, type Range, type Ranges, writePiece } from '../transfer/piece-list.js';
 import { serveTransfer, type TransferServer } from '../transfer/serve.js';
 import { newTicket, type Ticket } from '../transfer/ticket.js';
 import {
@@ -212,11 +212,12 @@ export class OpenTransfers {
         await backend.snapshots.check(snapshotId, snapshot.sizeBytes);
         const changed = await this.#scanFrom(backend, snapshot, request.bases, baseId);
         if (changed === null) continue;
-        const held = await backend.changes.scan(snapshotId, null);
         const offset = baseId === (request.bases[0]?.snapshotId ?? null) ? request.offset : 0n;
         const ranges = (scan: SnapshotScan) =>
           scannedRanges(scanThreads, scan, offset, { group: snapshot.pool, peer: this, signal });
-        const piece = await writePiece(listPath, ranges(changed), ranges(held), limits);
+        // Without a base, what changed is what the snapshot holds.
+        const held = baseId === null ? all(snapshot) : ranges(await backend.changes.scan(snapshotId, null));
+        const piece = await writePiece(listPath, ranges(changed), held, limits);
         return { baseId, offset, piece, device: await backend.snapshots.open(snapshotId) };
       } finally {
         release();
@@ -287,6 +288,10 @@ function isSame({ request: first, transfer }: Open, { offset, bases }: TransferR
   const ids = bases.map(({ snapshotId }) => snapshotId);
   if (offset === first.offset && isDeepStrictEqual(bases, first.bases)) return true;
   return offset === transfer.offset && isDeepStrictEqual(ids, transfer.baseId === null ? [] : [transfer.baseId]);
+}
+
+async function* all({ sizeBytes }: SnapshotRecord): Ranges & AsyncGenerator<readonly Range[]> {
+  yield [{ offset: 0n, size: sizeBytes }];
 }
 
 function readyOn(snapshot: SnapshotRecord | null, snapshotId: string): SnapshotRecord {
