@@ -4,6 +4,7 @@
  * for an hour, too. A pool with little free space frees the least recently used replicas first, long before it touches anything
  * else, but none that is being pulled or that a call has asked for in the last minutes.
  */
+import { bestEffort } from '../../base/best-effort.js';
 import { CsiError, StatusCode } from '../../base/errors.js';
 import type { Logger } from '../../base/logger.js';
 import { Periodic } from '../../base/periodic.js';
@@ -38,14 +39,17 @@ export class ReplicaKeeper extends Periodic {
 
   /** Never rejects. */
   async round(): Promise<void> {
-    const { registry, logger, lacksRows } = this.options;
+    const { catalogue, registry, logger, lacksRows } = this.options;
     if (lacksRows()) return;
+    const report = (pool?: string) => (thrown: unknown) =>
+      logger.warn({ pool, err: CsiError.from(thrown) }, 'could not review the replicas');
+    let all: readonly ReplicaRecord[] = [];
+    await bestEffort(async () => {
+      all = await catalogue.listReplicas();
+    }, report());
     for (const backend of registry.all) {
-      try {
-        await this.#keep(backend);
-      } catch (thrown) {
-        logger.warn({ pool: backend.pool, err: CsiError.from(thrown) }, 'could not review the replicas');
-      }
+      const records = all.filter(({ pool }) => pool === backend.pool);
+      if (records.length > 0) await bestEffort(() => this.#keep(backend, records), report(backend.pool));
     }
   }
 
@@ -62,10 +66,8 @@ export class ReplicaKeeper extends Periodic {
     });
   }
 
-  async #keep(backend: Backend): Promise<void> {
-    if (backend.replicas === undefined) return;
-    const { catalogue, logger } = this.options;
-    const records = (await catalogue.listReplicas()).filter(({ pool }) => pool === backend.pool);
+  async #keep(backend: Backend, records: readonly ReplicaRecord[]): Promise<void> {
+    const { logger } = this.options;
     const outdated = new Set(this.#outdated(records));
     for (const { snapshotId } of outdated) await this.#tryRemove(snapshotId);
     const byUse = records.filter((each) => !outdated.has(each)).sort((a, b) => (a.usedNs < b.usedNs ? -1 : 1));

@@ -2,11 +2,12 @@
  * The replicas of a reflink pool: frozen copies of snapshots of other nodes. A pull writes an unfinished one through its loop
  * device; then it is sealed and immutable as a snapshot is. Knows no nodes, no lists and no transfers.
  */
+import { join } from 'node:path';
 import { errorCode } from '../../../base/errors.js';
 import type { FileState } from '../../native/addon.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type { PoolReplicas, Replica, ReplicaDevice } from '../backend.js';
-import { filesIn } from '../directory-files.js';
+import { namesIn } from '../directory-files.js';
 import { releaseLoop } from '../loop-release.js';
 import { changedReplica, flushed, isBegun, punch } from '../replica-rules.js';
 import { holdLoop } from './held-loop.js';
@@ -80,14 +81,15 @@ export class ReplicaFiles implements PoolReplicas {
 
   async list(): Promise<Replica[]> {
     return this.directory.use(async ({ layout }) => {
-      const files = await filesIn(this.native, layout.snapshots);
-      return files
-        .filter(({ name }) => isReplicaName(name) || isUnfinishedName(name))
-        .map(({ name, sizeBytes }) => ({
-          snapshotId: snapshotOf(name),
-          sizeBytes,
-          isComplete: isReplicaName(name),
-        }));
+      const replicas: Replica[] = [];
+      // Looks at the files of replicas alone: a start waits for this, and the pool may hold tens of thousands of snapshots.
+      for (const name of await namesIn(this.native, layout.snapshots)) {
+        const isComplete = isReplicaName(name);
+        if (!isComplete && !isUnfinishedName(name)) continue;
+        const { state } = await this.native.run('fileState', { path: join(layout.snapshots, name) });
+        if (state !== null) replicas.push({ snapshotId: snapshotOf(name), sizeBytes: state.sizeBytes, isComplete });
+      }
+      return replicas;
     });
   }
 
