@@ -37,9 +37,12 @@ const OTHERS = /^<(?:work|staging)>|^\//;
  * What a power cut may take: a checkpoint copies what the log holds, a count of commits may lag behind, a lock ends with
  * its process, and a start removes what is unfinished.
  */
-const MAY_BE_LOST = /\.sqlite(-commits|-lock)?$|\.tmp$/;
-/** What may come back: a start removes lists of what is gone, and a list that was refused is refused again. */
-const MAY_COME_BACK = /\/(lists|bases)\/[^/]+$/;
+const MAY_BE_LOST = /\.sqlite(-commits|-lock)?$|\.tmp$|^<state>\/transfers\//;
+/**
+ * What may come back: a start removes lists of what is gone and all files of transfers, and a list that was refused is
+ * refused again.
+ */
+const MAY_COME_BACK = /\/(lists|bases|transfers)\/[^/]+$/;
 const MAY_BE_UNMARKED = /\/bases\/[^/]+\.(dropped|lost|changed)$/;
 
 /** What a power cut after the last of these steps may undo or mix up; each in words. */

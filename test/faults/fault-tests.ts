@@ -23,6 +23,8 @@ export interface FaultTests {
   settle?(scene: Scene): Promise<void>;
   /** Settings of the plugin. */
   env?: Record<string, string>;
+  /** Makes what the plugin of a scene works with. */
+  beside?(label: string): Promise<Companions>;
   /** What the tests prove, before the kind of pool in their titles. */
   title?: string;
   /** What each operation does. */
@@ -32,6 +34,17 @@ export interface FaultTests {
   pools?: readonly [PoolKind, ...PoolKind[]];
   /** Which faults are run, if not all or those of the plain suite. */
   selection?: Selection;
+}
+
+/** Other processes that a scene works with, which end with it. */
+export interface Companions {
+  /** Settings of the scene's plugin. */
+  env: Record<string, string>;
+  /** A program, with its arguments, that executes the plugin. */
+  by: readonly string[];
+  /** The scene's plugin has started. */
+  join(scene: Scene): Promise<void>;
+  dispose(): Promise<void>;
 }
 
 export function faultTests(label: string, tests: FaultTests): void {
@@ -67,13 +80,18 @@ export function faultTests(label: string, tests: FaultTests): void {
   }
 }
 
-/** That of operations that differ in the kind of their volume, or the version that they are called by. */
-const kindOfOperation = ({ name }: Operation): string => name.replace(/\b(block|ext4|xfs|btrfs|0\.\d)\b/g, '*');
+/** That of operations that differ in the kind of their volume or transfer, or the version that they are called by. */
+const kindOfOperation = ({ name }: Operation): string =>
+  name.replace(/\b(block|ext4|xfs|btrfs|0\.\d|whole|from a base)\b/g, '*');
 
-async function settled(label: string, kind: PoolKind, { residents = [], env, settle }: FaultTests): Promise<Scene> {
-  const scene = await Scene.make(`${label}-${kind}`, kind, env);
+async function settled(label: string, kind: PoolKind, tests: FaultTests): Promise<Scene> {
+  const { residents = [], env, settle, beside } = tests;
+  const companions = await beside?.(`${label}-${kind}`);
+  const scene = await Scene.make(`${label}-${kind}`, kind, { ...env, ...companions?.env }, companions?.by);
+  if (companions !== undefined) scene.atEnd(() => companions.dispose());
   try {
     await scene.start();
+    await companions?.join(scene);
     // What an embedded pool has grown by for one attempt it has in the next one.
     if (kind === 'embedded') await scene.makeAndDelete({ sizeBytes: AMPLE_BYTES });
     for (const resident of residents) await scene.settle(resident);

@@ -295,8 +295,8 @@ export class Scene {
         .map((device) => backingOf(device) ?? '')
         .sort(),
       mounts: mountsBelow(this.workspace.directory),
-      // Made when they are needed first.
-      pool: filesBelow(this.poolPath).filter((name) => name !== 'lists' && name !== 'bases'),
+      // Made when they are needed first, or kept for a while.
+      pool: filesBelow(this.poolPath).filter((name) => !/^(lists|bases)$|\.replica$/.test(name)),
       state: filesBelow(this.workspace.path('plugin')).filter((name) => !name.startsWith('pools')),
       // The directories above a target are the orchestrator's, and what a volume holds its users'.
       targets: filesBelow(this.workspace.path('pods')).filter((name) => name.endsWith('/volume')),

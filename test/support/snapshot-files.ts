@@ -1,4 +1,4 @@
-/** The files of a reflink pool's snapshots, without those of deleted ones that only later lists need. */
+/** The files of a reflink pool's snapshots, without those of deleted ones that only later lists need, and without replicas. */
 import { existsSync, readdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 
@@ -6,5 +6,5 @@ import { dirname, join } from 'node:path';
 export function snapshotFiles(directory: string): string[] {
   const bases = join(dirname(directory), 'bases');
   const marks = new Set(existsSync(bases) ? readdirSync(bases) : []);
-  return readdirSync(directory).filter((name) => !marks.has(`${name}.hidden`));
+  return readdirSync(directory).filter((name) => !marks.has(`${name}.hidden`) && !name.endsWith('.replica'));
 }

@@ -241,10 +241,17 @@ export class Pulls {
     const { catalogue, registry } = this.deps;
     const record = await catalogue.replicaById(snapshotId);
     if (record === null || record.nextOffset === null) return record;
-    const held = (await registry.owning(record.pool).replicas?.list())?.find((each) => each.snapshotId === snapshotId);
-    if (held === undefined) await catalogue.removeReplica(snapshotId);
-    else if (held.isComplete) await catalogue.advanceReplica(snapshotId, null, this.#nowNs());
-    return held === undefined || held.isComplete ? catalogue.replicaById(snapshotId) : record;
+    const replicas = replicasOf(registry.owning(record.pool));
+    const held = (await replicas.list()).find((each) => each.snapshotId === snapshotId);
+    if (held?.isComplete === false) return record;
+    if (held === undefined) {
+      await catalogue.removeReplica(snapshotId);
+    } else {
+      // What completed it may have failed at its last step.
+      await replicas.complete(snapshotId);
+      await catalogue.advanceReplica(snapshotId, null, this.#nowNs());
+    }
+    return catalogue.replicaById(snapshotId);
   }
 
   #start({ snapshot, piece }: PullOrder, pool: string, replicas: PoolReplicas): void {
