@@ -7,6 +7,7 @@
  */
 import { lookup } from 'node:dns/promises';
 import type { Logger } from 'pino';
+import { bestEffort, unreported } from '../base/best-effort.js';
 import { nodeKeyOf } from '../base/csi/handles.js';
 import type { NodeRpc, NodeRpcs, PullStateMessage } from '../base/csi/node-proto.js';
 import { CsiError, messageOf, StatusCode } from '../base/errors.js';
@@ -119,7 +120,10 @@ export class RemoteSources {
         const asked = askedAt !== undefined && askedAt !== told;
         told = askedAt;
         const found = await this.#ask(node, 'FindSnapshot', { snapshot_id: snapshotId, snapshot: null });
-        if (found.pull?.status === 'COMPLETE') return;
+        if (found.pull?.status === 'COMPLETE') {
+          void this.#closeTransfer(node, snapshotId);
+          return;
+        }
         const state = await this.#fetchPiece(node, snapshotId, wanted, asked, found.pull);
         this.#states.set(key, state);
         if (state.status === 'WAITING' && state.failure !== '') throw notFetched(node, snapshotId, state);
@@ -153,13 +157,16 @@ export class RemoteSources {
     const piece = await this.#ask(owner, 'OpenTransfer', opening);
     const host = await hostOf(owner);
     const order = { snapshot, pool, host, piece, asked, wait_ms: PIECE_MS, clone_name: cloneName };
-    const state = await this.#ask(node, 'PullSnapshot', order);
-    if (state.status === 'COMPLETE') {
-      const closing = { snapshot_id: snapshotId, reader: node.id };
-      // If it fails, the transfer ends by itself.
-      await this.#ask(owner, 'CloseTransfer', closing).catch(() => undefined);
-    }
-    return state;
+    return this.#ask(node, 'PullSnapshot', order);
+  }
+
+  /** Frees the port. Whoever has opened the transfer may have ended since. Never rejects. */
+  async #closeTransfer(node: NodeConnection, snapshotId: string): Promise<void> {
+    // If it fails, the transfer ends by itself.
+    await bestEffort(async () => {
+      const owner = this.deps.owning(nodeKeyOf(snapshotId) ?? '', snapshotId);
+      await this.#ask(owner, 'CloseTransfer', { snapshot_id: snapshotId, reader: node.id });
+    }, unreported);
   }
 
   async #ask<R extends NodeRpc>(node: NodeConnection, rpc: R, request: NodeRpcs[R][0]): Promise<NodeRpcs[R][1]> {

@@ -101,12 +101,13 @@ test('each piece is opened at the node of the snapshot and fetched by the other,
   assert.equal(owner.asked.at(-1), 'CloseTransfer');
 });
 
-test('a complete replica needs nothing of the snapshot, whose node may be away', async () => {
-  const owner = node('a', {});
+test('a complete replica needs nothing of the snapshot, whose node may be away, but ends a transfer that was left', async () => {
+  const owner = node('a', { CloseTransfer: () => ({}) });
   const reader = node('b', { FindSnapshot: () => ({ pull: state('COMPLETE') }) });
+  await sources([reader]).bring(reader.node, snapshotId, ANY, soon());
   const remote = sources([owner, reader]);
   await remote.bring(reader.node, snapshotId, ANY, soon());
-  assert.deepEqual(owner.asked, []);
+  assert.deepEqual(owner.asked, ['CloseTransfer']);
   assert.equal(await remote.hasReplica(reader.node, snapshotId), true);
   assert.equal(await remote.hasReplica(owner.node, snapshotId), false);
 });
