@@ -287,6 +287,12 @@ function detach(name, isOurs) {
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const directory = process.argv.at(-1);
-  if (process.argv[2] === '--list') console.log(leftUnder(directory).join('\n'));
-  else removeUnder(directory);
+  if (process.argv[2] === '--list') {
+    console.log(leftUnder(directory).join('\n'));
+  } else if (directory.split('/').some((part) => RANDOM.test(part))) {
+    removeUnder(directory);
+  } else {
+    console.error(`${directory} is no work directory of a test: the names of these end in a hyphen and six random characters`);
+    process.exitCode = 2;
+  }
 }
