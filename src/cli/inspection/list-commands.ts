@@ -24,7 +24,7 @@ interface ListOptions {
 type Exclusive = ReadonlyMap<string, bigint> | null;
 
 const EXCLUSIVE_HELP = 'also what each holds alone, which its deletion gives back; reads the maps of all of them';
-const NUMBERS = ['SIZE', 'USED', 'EXCLUSIVE', 'FREE', 'VOLUMES', 'SNAPSHOTS'];
+const NUMBERS = ['SIZE', 'USED', 'EXCLUSIVE', 'FREE', 'VOLUMES', 'SNAPSHOTS', 'REPLICAS'];
 
 /** A list, with each row as JSON and as the cells of a table. */
 interface Listing {
@@ -256,11 +256,12 @@ function replicas({ catalogue }: NodeView): Listing {
 }
 
 function pools(node: NodeView): Listing {
-  const titles = ['POOL', 'KIND', 'SIZE', 'FREE', 'USED', 'VOLUMES', 'SNAPSHOTS', 'DIRECTORY', 'PROBLEM'];
+  const titles = ['POOL', 'KIND', 'SIZE', 'FREE', 'USED', 'VOLUMES', 'SNAPSHOTS', 'REPLICAS', 'DIRECTORY', 'PROBLEM'];
   const rows = node.views.map((view) => {
     const { name, kind, directory, totalBytes, freeBytes, problem, thin } = view;
     const used = usedPercent(view);
-    const counts = [view.volumes.length, view.snapshots.length];
+    const replicated = node.catalogue.replicas.filter(({ pool }) => pool === name).length;
+    const counts = [view.volumes.length, view.snapshots.length, replicated];
     const json = {
       name,
       kind,
@@ -271,6 +272,7 @@ function pools(node: NodeView): Listing {
       usedPercent: used,
       volumes: counts[0],
       snapshots: counts[1],
+      replicas: counts[2],
       thin:
         thin === null
           ? null

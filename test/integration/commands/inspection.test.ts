@@ -38,7 +38,7 @@ test('the lists show names, pools, states, devices and mounts, also without the 
   assert.match(await running.output(t, 'volumes'), listed);
   const snapshot = new RegExp(`${snapshotId} +${used.id} +main .* first`);
   assert.match(await running.output(t, 'snapshots'), snapshot);
-  assert.match(await running.output(t, 'pools'), /^main +reflink +.*GiB .* 2 +1 /m);
+  assert.match(await running.output(t, 'pools'), /^main +reflink +.*GiB .* 2 +1 +0 /m);
 
   const moved = async (path: string, expected: string): Promise<void> => {
     renameSync(path, `${path}.aside`);
