@@ -13,7 +13,7 @@ import type { VolumeManager } from '../volumes/volume-manager.js';
 
 export type ControllerConfig = Pick<
   Config,
-  'nodeId' | 'topologyKey' | 'csiLevel' | 'controllerPublish' | 'maxVolumesPerNode'
+  'nodeId' | 'topologyKey' | 'csiLevel' | 'controllerPublish' | 'maxVolumesPerNode' | 'transfers'
 >;
 
 export interface ControllerDependencies {

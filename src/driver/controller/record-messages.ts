@@ -4,6 +4,7 @@ import { type CapabilitySettings, pluginServices } from '../../base/csi/capabili
 import type { ResponseOf } from '../../base/csi/service.js';
 import { nodeSegment, type TopologyConfig } from '../../base/csi/topology.js';
 import type { ControllerPublicationRecord, SnapshotRecord, VolumeRecord } from '../catalogue/records.js';
+import type { TransferSettings } from '../config/transfers.js';
 import { NS_PER_SECOND, type Snapshot, type Timestamp, type Volume } from '../csi/messages.js';
 import type { ControllerDependencies } from './controller-dependencies.js';
 
@@ -42,10 +43,13 @@ export async function statusMessage(
   };
 }
 
-export type SnapshotMessageConfig = TopologyConfig & CapabilitySettings;
+export type SnapshotMessageConfig = TopologyConfig &
+  CapabilitySettings & { transfers: Pick<TransferSettings, 'ports'> };
 
 export function snapshotMessage(snapshot: SnapshotRecord, config: SnapshotMessageConfig): Snapshot {
-  const isPlaced = pluginServices(config).includes('SNAPSHOT_ACCESSIBILITY_CONSTRAINTS');
+  const canBeTold = pluginServices(config).includes('SNAPSHOT_ACCESSIBILITY_CONSTRAINTS');
+  // All nodes can pull a snapshot that is served to them.
+  const isPlaced = canBeTold && config.transfers.ports.length === 0;
   return {
     snapshot_id: snapshot.snapshotId,
     source_volume_id: snapshot.volumeId,
@@ -54,7 +58,7 @@ export function snapshotMessage(snapshot: SnapshotRecord, config: SnapshotMessag
     // A snapshot that is still being deleted cannot be restored or cloned.
     ready_to_use: snapshot.state === 'ready',
     group_snapshot_id: snapshot.groupSnapshotId ?? '',
-    // Sent only where the capability is advertised; otherwise callers assume that all nodes can use the snapshot.
+    // Callers take an empty list to mean that all nodes can use the snapshot.
     accessible_topology: isPlaced ? [{ segments: nodeSegment(config) }] : [],
   };
 }

@@ -15,6 +15,7 @@ export function controllerOf(
       csiLevel: '1.12',
       controllerPublish: false,
       maxVolumesPerNode: 0,
+      transfers: { ports: [], host: '0.0.0.0', bytesPerSecond: null },
     },
     volumes: new VolumeManager(deps),
     snapshots,
