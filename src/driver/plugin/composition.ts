@@ -125,7 +125,7 @@ async function compose(
   const { scanThreads } = threads;
   const transfers = new OpenTransfers({ ...shared, scanThreads, backendOf, settings: config.transfers, directory });
   const pulls = new Pulls({ ...shared, directory, observe: metrics?.storage.piece.bind(metrics.storage) });
-  const keeper = new ReplicaKeeper({ ...shared, pulls, lacksRows: () => lost.found });
+  const keeper = new ReplicaKeeper({ ...shared, pulls, transfers, lacksRows: () => lost.found });
   for (const backend of registry.all) await keeper.settle(backend);
   const pools = () => registry.all;
   const review = new StartReview({ ...shared, pools, lacksRows: () => lost.found });

@@ -83,6 +83,8 @@ interface Open {
   readonly request: TransferRequest;
   readonly transfer: Transfer;
   readonly server: TransferServer;
+  /** Of the snapshot. */
+  readonly pool: string;
   /** Resolves when nothing is left of it. */
   readonly ended: Promise<void>;
   lease: NodeJS.Timeout | undefined;
@@ -124,6 +126,18 @@ export class OpenTransfers {
     await open?.ended;
   }
 
+  /** Ends the transfers of snapshots of a pool that were deleted meanwhile. */
+  async endDeleted(pool: string): Promise<void> {
+    for (const { request, pool: of } of [...this.#open.values()]) {
+      if (of !== pool || (await this.deps.catalogue.snapshotById(request.snapshotId)) !== null) continue;
+      this.deps.logger.warn(
+        { snapshot: request.snapshotId, pool },
+        'a transfer was ended: its snapshot is deleted, and the pool is low on space',
+      );
+      await this.close(request);
+    }
+  }
+
   /** How many transfers are open. */
   get count(): number {
     return this.#open.size;
@@ -152,18 +166,18 @@ export class OpenTransfers {
     };
     try {
       await rm(listPath, { force: true });
-      const { baseId, offset, piece, device } = await this.#prepare(request, listPath, signal);
+      const { device, pool, ...prepared } = await this.#prepare(request, listPath, signal);
       undo.push(() => device.close());
       const ticket = newTicket();
       const { directory, settings } = this.deps;
       const { host, bytesPerSecond } = settings;
-      const { dataBytes } = piece;
+      const { dataBytes } = prepared.piece;
       const serving = { devicePath: device.path, listPath, dataBytes, ticket, host, port, bytesPerSecond, directory };
       const server = await serveTransfer({ ...serving, signal: this.#ending.signal });
       const leaseMs = this.deps.leaseMs ?? LEASE_MS;
       const atRateMs = bytesPerSecond === null ? 0 : Number((dataBytes * 1000n) / STALL_SHARE / bytesPerSecond);
-      const transfer = { piece, offset, baseId, port: server.port, ticket, leaseMs, stallMs: STALL_MS + atRateMs };
-      this.#add(request, { transfer, server }, clear);
+      const transfer = { ...prepared, port: server.port, ticket, leaseMs, stallMs: STALL_MS + atRateMs };
+      this.#add(request, { transfer, server, pool }, clear);
       return transfer;
     } catch (thrown) {
       await clear();
@@ -171,7 +185,7 @@ export class OpenTransfers {
     }
   }
 
-  #add(request: TransferRequest, of: Pick<Open, 'transfer' | 'server'>, clear: () => Promise<void>): void {
+  #add(request: TransferRequest, of: Pick<Open, 'transfer' | 'server' | 'pool'>, clear: () => Promise<void>): void {
     const key = keyOf(request);
     const ended = of.server.exited.then(async () => {
       clearTimeout(open.lease);
@@ -218,7 +232,7 @@ export class OpenTransfers {
         // Without a base, what changed is what the snapshot holds.
         const held = baseId === null ? all(snapshot) : ranges(await backend.changes.scan(snapshotId, null));
         const piece = await writePiece(listPath, ranges(changed), held, limits);
-        return { baseId, offset, piece, device: await backend.snapshots.open(snapshotId) };
+        return { baseId, offset, piece, pool: snapshot.pool, device: await backend.snapshots.open(snapshotId) };
       } finally {
         release();
       }
@@ -277,6 +291,7 @@ export class OpenTransfers {
 }
 
 interface Prepared extends Pick<Transfer, 'baseId' | 'offset' | 'piece'> {
+  readonly pool: string;
   readonly device: OpenSnapshot;
 }
 

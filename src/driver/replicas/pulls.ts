@@ -248,7 +248,7 @@ export class Pulls {
       await catalogue.removeReplica(snapshotId);
     } else {
       // What completed it may have failed at its last step.
-      await replicas.complete(snapshotId);
+      await replicas.complete(held.snapshotId);
       await catalogue.advanceReplica(snapshotId, null, this.#nowNs());
     }
     return catalogue.replicaById(snapshotId);

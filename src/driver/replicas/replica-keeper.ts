@@ -2,7 +2,8 @@
  * Removes replicas that nobody needs any more. A replica is a cache: the newest one of each volume stays for a week after its
  * last use, because the next pull of the volume starts from it, and all others for an hour. A pull that no call waits for stays
  * for an hour, too. A pool with little free space frees the least recently used replicas first, long before it touches anything
- * else, but none that is being pulled or that a call has asked for in the last minutes.
+ * else, but none that is being pulled or that a call has asked for in the last minutes. Then it ends the transfers of deleted
+ * snapshots, whose bytes nothing else holds.
  */
 import { bestEffort } from '../../base/best-effort.js';
 import { CsiError, StatusCode } from '../../base/errors.js';
@@ -13,6 +14,7 @@ import type { BackendRegistry } from '../backends/registry.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
 import type { ReplicaRecord } from '../catalogue/records.js';
 import { type OperationLocks, snapshotKey } from '../volumes/operation-locks.js';
+import type { OpenTransfers } from './open-transfers.js';
 import { type Pulls, replicaReserve } from './pulls.js';
 
 export interface ReplicaKeeperOptions {
@@ -20,6 +22,7 @@ export interface ReplicaKeeperOptions {
   registry: BackendRegistry;
   locks: OperationLocks;
   pulls: Pick<Pulls, 'isRunning'>;
+  transfers: Pick<OpenTransfers, 'count' | 'endDeleted'>;
   /** Whether the catalogue has lost rows: then nothing is removed, because its record may be lost. */
   lacksRows(): boolean;
   logger: Pick<Logger, 'info' | 'warn'>;
@@ -39,7 +42,7 @@ export class ReplicaKeeper extends Periodic {
 
   /** Never rejects. */
   async round(): Promise<void> {
-    const { catalogue, registry, logger, lacksRows } = this.options;
+    const { catalogue, registry, transfers, logger, lacksRows } = this.options;
     if (lacksRows()) return;
     const report = (pool?: string) => (thrown: unknown) =>
       logger.warn({ pool, err: CsiError.from(thrown) }, 'could not review the replicas');
@@ -49,7 +52,8 @@ export class ReplicaKeeper extends Periodic {
     }, report());
     for (const backend of registry.all) {
       const records = all.filter(({ pool }) => pool === backend.pool);
-      if (records.length > 0) await bestEffort(() => this.#keep(backend, records), report(backend.pool));
+      if (records.length > 0 || transfers.count > 0)
+        await bestEffort(() => this.#keep(backend, records), report(backend.pool));
     }
   }
 
@@ -67,16 +71,16 @@ export class ReplicaKeeper extends Periodic {
   }
 
   async #keep(backend: Backend, records: readonly ReplicaRecord[]): Promise<void> {
-    const { logger } = this.options;
+    const { logger, transfers } = this.options;
     const outdated = new Set(this.#outdated(records));
     for (const { snapshotId } of outdated) await this.#tryRemove(snapshotId);
     const byUse = records.filter((each) => !outdated.has(each)).sort((a, b) => (a.usedNs < b.usedNs ? -1 : 1));
     for (const record of byUse) {
-      const { totalBytes, freeBytes } = await backend.capacity('recent');
-      if (freeBytes >= replicaReserve(totalBytes)) return;
+      if (!(await isLow(backend))) return;
       if (this.#ageMs(record.askedNs) < ASKED_MS || !(await this.#tryRemove(record.snapshotId))) continue;
-      logger.info({ snapshot: record.snapshotId, pool: backend.pool, freeBytes }, 'a replica was freed for space');
+      logger.info({ snapshot: record.snapshotId, pool: backend.pool }, 'a replica was freed for space');
     }
+    if (transfers.count > 0 && (await isLow(backend))) await transfers.endDeleted(backend.pool);
   }
 
   #outdated(records: readonly ReplicaRecord[]): ReplicaRecord[] {
@@ -129,4 +133,9 @@ export class ReplicaKeeper extends Periodic {
   #ageMs(timeNs: bigint): number {
     return (this.options.now ?? Date.now)() - Number(timeNs / 1_000_000n);
   }
+}
+
+async function isLow(backend: Backend): Promise<boolean> {
+  const { totalBytes, freeBytes } = await backend.capacity('recent');
+  return freeBytes < replicaReserve(totalBytes);
 }

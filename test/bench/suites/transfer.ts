@@ -145,7 +145,7 @@ async function makePlace(settings: Settings): Promise<Place> {
   });
   const deps = { catalogue, registry: new BackendRegistry([target]), locks, logger: quiet };
   const pulls = new Pulls({ ...deps, directory });
-  const keeper = new ReplicaKeeper({ ...deps, pulls, lacksRows: () => false });
+  const keeper = new ReplicaKeeper({ ...deps, pulls, transfers, lacksRows: () => false });
   settings.cleanup.defer(async () => {
     await transfers.stop();
     await pulls.stop();

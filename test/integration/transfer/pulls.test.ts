@@ -3,6 +3,7 @@
  * which the pull goes on in the same process or after a restart, and ends with the snapshot, byte for byte.
  */
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import { closeSync, fsyncSync, openSync, readdirSync, readFileSync, writeSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -125,7 +126,7 @@ function puller({ catalogue: rows = catalogue, backend = target, now = Date.now 
   const registry = new BackendRegistry([backend]);
   const deps = { catalogue: rows, registry, locks: new OperationLocks(), logger: quiet, now };
   const pulls = new Pulls({ ...deps, directory: to.workspace.directory });
-  return { pulls, keeper: new ReplicaKeeper({ ...deps, pulls, lacksRows: () => false }) };
+  return { pulls, keeper: new ReplicaKeeper({ ...deps, pulls, transfers, lacksRows: () => false }) };
 }
 
 /** As a router does it. Rejects with why a piece was not fetched. */
@@ -321,6 +322,42 @@ test('the bytes of a snapshot stay while a transfer needs them, and a source tha
   await eventually('no device of the transfer is left', () => !isAttached(wanted.snapshotId));
   const replica = readFileSync(join(to.directory, 'snapshots', `${wanted.snapshotId}.replica`));
   assert.ok(replica.equals(before));
+  await removeAll();
+});
+
+test('a pool that is low on space ends the transfers of deleted snapshots, and no others', {
+  skip: skipUnlessRoot,
+}, async () => {
+  const [kept, deleted] = [await snapshot(), await snapshot()];
+  let freeBytes = 0n;
+  const capacity = async () => ({ totalBytes: 1n << 40n, freeBytes });
+  const { keeper } = puller({ backend: { pool: source.pool, capacity } as unknown as Backend });
+  await transfers.open(opening(kept), signal);
+  await keeper.round();
+  assert.equal(transfers.count, 1);
+  await transfers.close(opening(kept));
+  await transfers.open(opening(deleted), signal);
+  await source.snapshots.delete(deleted.snapshotId);
+  taken.delete(deleted.snapshotId);
+  freeBytes = 1n << 40n;
+  await keeper.round();
+  assert.equal(transfers.count, 1);
+  freeBytes = 0n;
+  await keeper.round();
+  assert.equal(transfers.count, 0);
+  await eventually('the bytes are free', () => !isAttached(deleted.snapshotId));
+});
+
+test('a replica whose last step has failed is completed before its row says so', {
+  skip: skipUnlessRoot,
+}, async () => {
+  const wanted = await snapshot();
+  const { pulls } = puller();
+  await bring(pulls, wanted);
+  execFileSync('chattr', ['-i', join(to.directory, 'snapshots', `${wanted.snapshotId}.replica`)]);
+  await catalogue.advanceReplica(wanted.snapshotId, 0n, 1n);
+  await bring(pulls, wanted);
+  await target.replicas.check(wanted.snapshotId, wanted.sizeBytes);
   await removeAll();
 });
 
