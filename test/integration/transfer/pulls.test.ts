@@ -197,8 +197,8 @@ test('a pull that fails at any step goes on, in the same process or after a rest
   assertWhole(first);
   const second = await snapshot();
   let steps = 0;
-  // All steps at night, each third one otherwise: each other one of these is followed by a restart.
-  for (let at = 1; ; at += isNightly ? 1 : 3) {
+  // All steps at night, each seventh one otherwise: each other one of these is followed by a restart.
+  for (let at = 1; ; at += isNightly ? 1 : 7) {
     const faults = new Faults(at);
     const failing = puller({ catalogue: faults.over(catalogue), backend: faults.backend });
     await bring(failing.pulls, second).catch(() => undefined);
@@ -218,7 +218,7 @@ test('a pull that fails at any step goes on, in the same process or after a rest
     steps += 1;
   }
   t.diagnostic(`${steps} steps failed, each once`);
-  assert.ok(steps > (isNightly ? 30 : 10));
+  assert.ok(steps > (isNightly ? 30 : 4));
 });
 
 /** Whether a loop device has the file of the snapshot, which may be deleted. */
