@@ -92,6 +92,8 @@ const notListening = ({ host, port }: Serving, found: string): CsiError =>
   );
 
 const BITS = 8n;
+/** The rate of so many seconds may be sent at once, also at the start. The default of nbdkit is two: three times the rate in a second. */
+const BURST_S = 0.1;
 
 function argumentsOf(serving: Serving, keyPath: string): string[] {
   const { devicePath, listPath, ticket, bytesPerSecond } = serving;
@@ -110,7 +112,7 @@ function argumentsOf(serving: Serving, keyPath: string): string[] {
     `extentlist=${listPath}`,
     `exportname=${ticket.exportName}`,
     'exportname-strict=true',
-    ...(bytesPerSecond === null ? [] : [`rate=${bytesPerSecond * BITS}`]),
+    ...(bytesPerSecond === null ? [] : [`rate=${bytesPerSecond * BITS}`, `burstiness=${BURST_S}`]),
   ];
 }
 

@@ -131,6 +131,17 @@ test('an empty list changes nothing, and a source that serves IPv6 too is read o
   await serving(Buffer.alloc(SIZE, 1), base, [], use, { host: '::' });
 });
 
+test('a limited source keeps its rate from the first byte on', async () => {
+  const all = [{ offset: 0n, size: BigInt(SIZE) }];
+  const use = async (scene: Scene): Promise<void> => {
+    const started = performance.now();
+    await fetchData({ ...fetching(scene), requestSize: MIB });
+    const seconds = (performance.now() - started) / 1000;
+    assert.ok(seconds > 0.8, `the bytes of a second were sent in ${seconds} s`);
+  };
+  await serving(Buffer.alloc(SIZE, 1), Buffer.alloc(SIZE), all, use, { bytesPerSecond: BigInt(SIZE) });
+});
+
 test('H40: without the right key, the right name, or TLS, nobody gets a byte', async () => {
   const base = Buffer.alloc(SIZE, 5);
   await serving(Buffer.alloc(SIZE, 1), base, [{ offset: 0n, size: BigInt(SIZE) }], async (scene) => {
