@@ -38,6 +38,12 @@ export const SPEED_TABLE = [
   ratio('transfer-delta-bytes', { atMost: 1.1 }),
   { ...ratio('transfer-delta-blocks', { atMost: 0.1 }), label: 'ratio without 0.3 s' },
   ratio('transfer-delta-blocks-bytes', { atMost: 1.5 }),
+  { ...ratio('transfer-calls-target', { atMost: 1.3 }), label: 'ratio of medians' },
+  { ...ratio('transfer-lists-target', { atMost: 1.3 }), label: 'ratio of medians' },
+  { ...ratio('transfer-calls-source', { atMost: 1.3 }), label: 'ratio of medians' },
+  { ...ratio('transfer-lists-source', { atMost: 1.3 }), label: 'ratio of medians' },
+  { ...ratio('transfer-rss-target', { atMost: 10 }), label: 'growth', unit: ' MiB', judged: 'max' },
+  { ...ratio('transfer-rss-source', { atMost: 10 }), label: 'growth', unit: ' MiB', judged: 'max' },
   { ...ratio('transfer-memory', { atMost: 60 }), label: 'both', unit: ' MiB', judged: 'max' },
   ratio('stream-cpu-router', { atMost: 0.5 }),
 ] as const;
