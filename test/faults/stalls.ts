@@ -16,14 +16,14 @@ import type { Scene } from './scene.js';
 import { callOf } from './steps.js';
 
 /** What each caller may be told. */
-const TOLD: readonly StatusName[] = ['OK', 'ABORTED', 'DEADLINE_EXCEEDED', 'FAILED_PRECONDITION'];
+export const TOLD: readonly StatusName[] = ['OK', 'ABORTED', 'DEADLINE_EXCEEDED', 'FAILED_PRECONDITION'];
 /** What a probe may be told while the plugin starts; UNAVAILABLE as long as nobody serves the socket. */
 const TOLD_AT_START: readonly StatusName[] = ['OK', 'FAILED_PRECONDITION', 'UNAVAILABLE'];
 
 /** Longer than the deadlines of calls, which are longer than what the plugin waits for by itself. */
 const LONGEST_SECONDS = 120;
 /** For that long the plugin refuses what took too long. */
-const REFUSED_SECONDS = 3600;
+export const REFUSED_SECONDS = 3600;
 /** The longest that the clock stands between two seconds that it is put forward. */
 const MAX_PAUSE_MS = 200;
 
@@ -191,7 +191,7 @@ function callersOf(scene: Scene): Caller[] {
 }
 
 /** Puts the plugin's clock forward until the call has ended. Fails if that is not before everybody has waited for too long. */
-async function flyUntilEnded(scene: Scene, what: string, call: Promise<unknown>, pauseMs = 0): Promise<void> {
+export async function flyUntilEnded(scene: Scene, what: string, call: Promise<unknown>, pauseMs = 0): Promise<void> {
   let hasEnded = false;
   const end = (): void => {
     hasEnded = true;

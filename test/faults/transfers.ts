@@ -7,10 +7,12 @@ import { specOf } from '../support/contents.js';
 import type { Message } from '../support/csi-client.js';
 import { eventually } from '../support/eventually.js';
 import { isNightly } from '../support/nightly.js';
+import { statusOf } from '../support/refusal.js';
 import { snapshotFiles } from '../support/snapshot-files.js';
 import { type Failure, failuresOf, type Operation } from './faults.js';
 import type { Neighbour } from './neighbour.js';
 import type { Scene } from './scene.js';
+import { flyUntilEnded, REFUSED_SECONDS, TOLD } from './stalls.js';
 
 /** The neighbour of a scene. */
 type NeighbourOf = (scene: Scene) => Neighbour;
@@ -34,19 +36,29 @@ const transferring = (of: NeighbourOf): Pick<Operation, 'recover' | 'failuresAt'
 /** What CreateVolume answers if a node could not fetch a piece, or could not be reached. */
 const ALSO: readonly StatusName[] = ['ABORTED', 'UNAVAILABLE'];
 
-/** The step waits until others were served, and then goes on. */
-const held = (scene: Scene, step: string): Failure => ({
-  what: 'held',
-  fault: {
-    step,
-    does: 'wait',
-    until: async () => {
-      await scene.client.identity.Probe({});
-      await scene.client.controller.GetCapacity({});
-    },
-  },
-  judge: async (call) => void (await call),
-});
+/** The step waits for longer than anybody does. Others are served meanwhile, and the pull goes on afterwards. */
+function held(scene: Scene, step: string): Failure {
+  let others: Promise<void> = Promise.resolve();
+  const serveOthers = async (): Promise<void> => {
+    const { identity, controller } = scene.client;
+    for (const answer of [identity.Probe({}), controller.GetCapacity({})]) {
+      await flyUntilEnded(scene, 'another caller', answer);
+      assert.ok(TOLD.includes(await statusOf(answer)), `another caller is told ${await statusOf(answer)}`);
+    }
+  };
+  const until = async (): Promise<void> => {
+    others = serveOthers();
+    await others.catch(() => undefined);
+  };
+  const judge = async (call: Promise<unknown>): Promise<void> => {
+    await others;
+    const status = await statusOf(call);
+    assert.ok([...TOLD, ...ALSO].includes(status), `answered ${status}`);
+    scene.assertLives();
+    scene.steps.putForward(REFUSED_SECONDS);
+  };
+  return { what: 'held', fault: { step, does: 'wait', until }, judge };
+}
 
 const fileIn = (scene: Scene, name: string): string => join(scene.poolPath, 'snapshots', name);
 
