@@ -125,7 +125,10 @@ export interface Started {
   withPaths(text: string): string;
 }
 
-export interface StartOptions extends Rights, Pick<RunOptions, 'outlivesLocking' | 'lockTimeoutS'> {}
+export interface StartOptions extends Rights, Pick<RunOptions, 'outlivesLocking' | 'lockTimeoutS'> {
+  /** Variables beside the fixed ones. */
+  env?: Readonly<Record<string, string>>;
+}
 
 /** The first descriptor of the files that a program is given: after its own three, and the socket that it may be given. */
 const FIRST_GIVEN = 4;
@@ -144,7 +147,7 @@ export async function start(command: string, args: readonly Argument[], options:
   const child = await withOpen(files, (descriptors) =>
     spawn(launcher as string, rest, {
       cwd: '/',
-      env: limits === null ? ENVIRONMENT : LIMITED_ENVIRONMENT,
+      env: { ...(limits === null ? ENVIRONMENT : LIMITED_ENVIRONMENT), ...options.env },
       stdio: ['ignore', 'pipe', 'pipe', 'ignore', ...descriptors],
       detached: locked !== undefined,
     }),

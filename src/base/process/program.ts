@@ -19,6 +19,8 @@ export interface ProgramExit {
 
 export interface StartOptions {
   rights: Rights;
+  /** Variables beside the fixed ones. */
+  env?: Readonly<Record<string, string>>;
   /** Kills the program. */
   signal?: AbortSignal | undefined;
 }
@@ -54,9 +56,13 @@ export class Program {
   }
 
   /** Throws FAILED_PRECONDITION if the program is not installed, INTERNAL if a path is relative. */
-  static async start(name: string, args: readonly Argument[], { rights, signal }: StartOptions): Promise<Program> {
+  static async start(
+    name: string,
+    args: readonly Argument[],
+    { rights, env = {}, signal }: StartOptions,
+  ): Promise<Program> {
     signal?.throwIfAborted();
-    const { child, withPaths } = await start(name, args, rights);
+    const { child, withPaths } = await start(name, args, { ...rights, env });
     return new Program(name, child, withPaths, signal);
   }
 

@@ -23,9 +23,12 @@ export const IDENTITY = 'transfer';
  *
  * @param directory only this user can enter it. The program that reads the file runs as another user, so all may read it.
  */
-export async function writeKey(directory: string, { key }: Ticket): Promise<string> {
-  const path = join(directory, `${randomUUID()}.key`);
-  await writeFile(path, `${IDENTITY}:${key}\n`, { mode: 0o600, flag: 'wx' });
+export const writeKey = (directory: string, { key }: Ticket): Promise<string> =>
+  writeReadable(join(directory, `${randomUUID()}.key`), `${IDENTITY}:${key}\n`);
+
+/** A new file that all may read. Resolves to its path. */
+export async function writeReadable(path: string, text: string): Promise<string> {
+  await writeFile(path, text, { mode: 0o600, flag: 'wx' });
   await chmod(path, 0o444);
   return path;
 }
