@@ -54,7 +54,7 @@ function held(scene: Scene, step: string): Failure {
     await others;
     const status = await statusOf(call);
     assert.ok([...TOLD, ...ALSO].includes(status), `answered ${status}`);
-    scene.assertLives();
+    assert.ok(scene.isRunning, 'it has ended');
     scene.steps.putForward(REFUSED_SECONDS);
   };
   return { what: 'held', fault: { step, does: 'wait', until }, judge };
