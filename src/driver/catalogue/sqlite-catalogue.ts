@@ -8,7 +8,7 @@
 
 import { CsiError } from '../../base/errors.js';
 import { reads, writes } from '../database/calls.js';
-import type { Row, SqliteConnection } from '../database/connection.js';
+import { type Row, SqliteConnection } from '../database/connection.js';
 import { serveDatabase } from '../database/database-service.js';
 import type { DatabaseDefinition } from '../database/definition.js';
 import type { RecordedObjects, UnfinishedWork } from './records.js';
@@ -152,4 +152,11 @@ function nodeCalls(database: SqliteConnection) {
 
 function backUp(database: SqliteConnection, file: string): void {
   database.exec(`VACUUM INTO '${file.replaceAll("'", "''")}'`);
+  const copy = new SqliteConnection(file, 0);
+  try {
+    // When the copy takes the catalogue's place, the pool may hold another part of the snapshot than these rows say.
+    copy.exec('DELETE FROM replicas WHERE next_offset IS NOT NULL');
+  } finally {
+    copy.close();
+  }
 }

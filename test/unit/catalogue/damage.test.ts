@@ -232,6 +232,28 @@ test('H21: a backup is a complete catalogue, with the objects that were being cr
   found.close();
 });
 
+test('a backup has complete replicas alone: what is being pulled is another part when the backup is used', () => {
+  const catalogue = openCatalogueHere(file);
+  catalogue.registerPool('default', 'uuid-1');
+  const { volumeId, pool, sizeBytes, capabilities } = volumeRecord();
+  const facts = { volumeId, pool, sizeBytes, capabilities, pristine: false, fileSystem: null, creationTimeNs: 1n };
+  const origin = { catalogueUuid: 'c', poolUuid: 'p', baseId: null, cloneName: null, askedNs: 2n, usedNs: 3n };
+  const whole = { ...facts, ...origin, snapshotId: 'whole', sequence: 1n, nextOffset: null };
+  const part = { ...whole, snapshotId: 'part', sequence: 2n, nextOffset: 4096n };
+  for (const each of [whole, part]) catalogue.putReplica(each);
+  const backup = join(directory, 'backup.sqlite');
+  catalogue.backUp(backup);
+  assert.deepEqual(catalogue.listReplicas(), [whole, part]);
+  catalogue.close();
+  assert.deepEqual(
+    readdirSync(directory).filter((name) => name.startsWith('backup')),
+    ['backup.sqlite'],
+  );
+  const restored = openCatalogueHere(backup);
+  assert.deepEqual(restored.listReplicas(), [whole]);
+  restored.close();
+});
+
 test('H21: the newest three backups and the newest of each of seven days are retained', () => {
   const two = (number: number): string => String(number).padStart(2, '0');
   const at = (day: number, hour: number): string => `catalogue-202611${two(day)}T${two(hour)}0000000Z.sqlite`;
