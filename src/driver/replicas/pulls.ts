@@ -200,7 +200,7 @@ export class Pulls {
     const { snapshotId } = snapshot;
     const { catalogue, registry } = this.deps;
     if (this.isRunning(snapshotId)) return;
-    const record = await this.#settled(snapshotId);
+    const record = await this.#settled(snapshot);
     const nowNs = this.#nowNs();
     if (record !== null && isAsked) await catalogue.replicaAsked(snapshotId, nowNs);
     if (record?.nextOffset === null) {
@@ -208,7 +208,7 @@ export class Pulls {
       this.#progress.delete(snapshotId);
       return;
     }
-    const goesOn = record !== null && isSameOrigin(record, snapshot) && record.baseId === piece.baseId;
+    const goesOn = record !== null && record.baseId === piece.baseId;
     // The router has read the state before another router had the piece fetched.
     if (piece.offset > 0n && !(goesOn && record.nextOffset === piece.offset)) return;
     const backend = goesOn ? registry.owning(record.pool) : registry.select(order.pool);
@@ -217,8 +217,8 @@ export class Pulls {
     await replicas.makeRoom(this.pendingBytes(backend.pool) + piece.writtenBytes);
     if (piece.offset === 0n && !goesOn) {
       await this.#assertBase(backend, order);
-      // Before the row, because `begin` goes on with whatever is there.
-      if (record !== null) await registry.owning(record.pool).replicas?.delete(snapshotId);
+      // Before the row, because `begin` goes on with whatever is there: even without a row, if rows were lost.
+      await replicasOf(record === null ? backend : registry.owning(record.pool)).delete(snapshotId);
       const askedNs = isAsked ? nowNs : 0n;
       const { cloneName } = order;
       const row = {
@@ -236,22 +236,27 @@ export class Pulls {
     this.#start(order, backend.pool, replicas);
   }
 
-  /** The row, which a kill or a catalogue that could not be written may have left behind what the pool holds. */
-  async #settled(snapshotId: string): Promise<ReplicaRecord | null> {
+  /**
+   * The row, which a kill or a catalogue that could not be written may have left behind what the pool holds. A part of a snapshot
+   * of another origin is removed: nothing goes on with it.
+   */
+  async #settled(snapshot: DescribedSnapshot): Promise<ReplicaRecord | null> {
+    const { snapshotId } = snapshot;
     const { catalogue, registry } = this.deps;
     const record = await catalogue.replicaById(snapshotId);
     if (record === null || record.nextOffset === null) return record;
     const replicas = replicasOf(registry.owning(record.pool));
     const held = (await replicas.list()).find((each) => each.snapshotId === snapshotId);
-    if (held?.isComplete === false) return record;
-    if (held === undefined) {
-      await catalogue.removeReplica(snapshotId);
-    } else {
+    if (held?.isComplete === true) {
       // What completed it may have failed at its last step.
       await replicas.complete(held.snapshotId);
       await catalogue.advanceReplica(snapshotId, null, this.#nowNs());
+      return catalogue.replicaById(snapshotId);
     }
-    return catalogue.replicaById(snapshotId);
+    if (held !== undefined && isSameOrigin(record, snapshot)) return record;
+    if (held !== undefined) await replicas.delete(snapshotId);
+    await catalogue.removeReplica(snapshotId);
+    return null;
   }
 
   #start({ snapshot, piece }: PullOrder, pool: string, replicas: PoolReplicas): void {
