@@ -69,6 +69,8 @@ export interface OpenTransfersDependencies extends DeltaLocksDependencies {
   logger: Pick<Logger, 'info' | 'warn'>;
   leaseMs?: number;
   limits?: PieceLimits;
+  /** How a piece is served: by nbdkit, unless a test has another way. */
+  serve?: typeof serveTransfer;
 }
 
 const LEASE_MS = 600_000;
@@ -169,11 +171,11 @@ export class OpenTransfers {
       const { device, pool, ...prepared } = await this.#prepare(request, listPath, signal);
       undo.push(() => device.close());
       const ticket = newTicket();
-      const { directory, settings } = this.deps;
+      const { directory, settings, serve = serveTransfer } = this.deps;
       const { host, bytesPerSecond } = settings;
       const { dataBytes } = prepared.piece;
       const serving = { devicePath: device.path, listPath, dataBytes, ticket, host, port, bytesPerSecond, directory };
-      const server = await serveTransfer({ ...serving, signal: this.#ending.signal });
+      const server = await serve({ ...serving, signal: this.#ending.signal });
       const leaseMs = this.deps.leaseMs ?? LEASE_MS;
       const atRateMs = bytesPerSecond === null ? 0 : Number((dataBytes * 1000n) / STALL_SHARE / bytesPerSecond);
       const transfer = { ...prepared, port: server.port, ticket, leaseMs, stallMs: STALL_MS + atRateMs };

@@ -74,6 +74,8 @@ export interface PullsDependencies {
   logger: Pick<Logger, 'info' | 'warn'>;
   observe?: ((pool: string, outcome: 'fetched' | 'failed', bytes: bigint) => void) | undefined;
   now?: () => number;
+  /** How a piece comes to a device: by the programs, unless a test has another way. */
+  fetch?: { data: typeof fetchData; zeros: typeof fetchZeros };
 }
 
 /** What this process has pulled of one snapshot. */
@@ -294,7 +296,7 @@ export class Pulls {
     replicas: PoolReplicas,
     progress: Progress,
   ): Promise<void> {
-    const { catalogue, locks, directory } = this.deps;
+    const { catalogue, locks, directory, fetch = { data: fetchData, zeros: fetchZeros } } = this.deps;
     const { signal } = this.#ending;
     const onPercent = (percent: number): void => {
       progress.percent = percent;
@@ -302,9 +304,9 @@ export class Pulls {
     const device = await replicas.open(snapshotId);
     try {
       const asked = { ...piece, devicePath: device.path, directory, signal };
-      await fetchData({ ...asked, onPercent });
+      await fetch.data({ ...asked, onPercent });
       // Requests are rounded outwards, so the data may have filled a part of what reads as zeros.
-      await fetchZeros({ ...asked, sizeBytes }, (ranges) => device.punch(ranges));
+      await fetch.zeros({ ...asked, sizeBytes }, (ranges) => device.punch(ranges));
       await device.flush();
     } finally {
       await device.close();
