@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { StatusName } from '../../src/base/errors.js';
+import { catalogueContents } from '../../src/driver/catalogue/contents.js';
 import { specOf } from '../support/contents.js';
 import type { Message } from '../support/csi-client.js';
 import { eventually } from '../support/eventually.js';
@@ -104,6 +105,12 @@ async function pulled(scene: Scene, neighbour: Neighbour, snapshotId: string): P
   await scene.orchestrator.delete(volume);
 }
 
+/** Which replicas have rows. */
+async function rowsIn(scene: Scene): Promise<string[]> {
+  const { replicas } = await catalogueContents(scene.workspace.path('plugin', 'catalogue.sqlite'));
+  return replicas.map(({ snapshotId }) => snapshotId);
+}
+
 /** A replica that is not the newest of its volume goes an hour after its last use. */
 export function removeReplica(of: NeighbourOf): Operation {
   return {
@@ -119,7 +126,8 @@ export function removeReplica(of: NeighbourOf): Operation {
       return {
         call: async () => {
           scene.steps.putForward(UNUSED_SECONDS);
-          const isOver = (): boolean => !scene.isRunning || !existsSync(fileIn(scene, `${older}.replica`));
+          // Its row goes last.
+          const isOver = async (): Promise<boolean> => !scene.isRunning || !(await rowsIn(scene)).includes(older);
           await eventually('the older replica goes', isOver);
         },
         check: () => pulled(scene, neighbour, older),

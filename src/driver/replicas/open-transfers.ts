@@ -130,13 +130,16 @@ export class OpenTransfers {
 
   /** Ends the transfers of snapshots of a pool that were deleted meanwhile. */
   async endDeleted(pool: string): Promise<void> {
-    for (const { request, pool: of } of [...this.#open.values()]) {
-      if (of !== pool || (await this.deps.catalogue.snapshotById(request.snapshotId)) !== null) continue;
+    for (const {
+      request: { snapshotId, reader },
+      pool: of,
+    } of [...this.#open.values()]) {
+      if (of !== pool || (await this.deps.catalogue.snapshotById(snapshotId)) !== null) continue;
       this.deps.logger.warn(
-        { snapshot: request.snapshotId, pool },
+        { snapshot: snapshotId, pool },
         'a transfer was ended: its snapshot is deleted, and the pool is low on space',
       );
-      await this.close(request);
+      await this.close({ snapshotId, reader });
     }
   }
 

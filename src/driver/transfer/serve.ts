@@ -5,8 +5,7 @@
  * is. nbdkit runs as a user of its own and can read the device, the list and the key, and nothing else
  * (base/process/sandbox.ts). Knows no snapshots.
  */
-import { existsSync } from 'node:fs';
-import { rm } from 'node:fs/promises';
+import { access, rm } from 'node:fs/promises';
 import { CsiError } from '../../base/errors.js';
 import { Program, type ProgramExit } from '../../base/process/program.js';
 import { NOT_LISTENING_EXIT_CODE } from '../../base/process/sandbox.js';
@@ -106,7 +105,8 @@ const ciphersPath = (keyPath: string): string => `${keyPath}.ciphers`;
  * AES-128, which takes a seventh of the processor time wherever the processor has instructions for it.
  */
 async function writePriorities(keyPath: string): Promise<string[]> {
-  if (POLICIES.some((path) => existsSync(path))) return [];
+  const found = await Promise.allSettled(POLICIES.map((path) => access(path)));
+  if (found.some(({ status }) => status === 'fulfilled')) return [];
   return [await writeReadable(ciphersPath(keyPath), '[overrides]\ntls-disabled-cipher = CHACHA20-POLY1305\n')];
 }
 

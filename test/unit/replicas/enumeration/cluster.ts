@@ -186,6 +186,8 @@ export class Cluster {
       registry: new BackendRegistry([this.#kept(round)]),
       locks: this.#locks,
       pulls: this.#pulls,
+      // This node serves nothing.
+      transfers: { count: 0, endDeleted: async () => undefined },
       lacksRows: () => world.lacksRows,
       logger: quiet,
       now: () => world.clockMs + round.laterMs,

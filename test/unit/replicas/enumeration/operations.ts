@@ -45,7 +45,11 @@ export function operationsIn(world: World): Operation[] {
   if (snapshots.size < SNAPSHOTS) found.push(event('snapshot', (on) => on.take()));
   found.push(...meetingsIn(world));
   // One of the two: in truth a handle stands for one content, whatever catalogue has it.
-  if (backup === null && origin === 0 && rows.size > 0) found.push(exchange, event('back up', (on) => backUp(on)));
+  if (backup === null && origin === 0 && rows.size > 0)
+    found.push(
+      exchange,
+      event('back up', (on) => backUp(on)),
+    );
   if (backup !== null) found.push(...[false, true].map(restore));
   if (world.lacksRows) found.push(call('confirm', confirm, true));
   return found;
