@@ -14,7 +14,7 @@ function of(scene: Scene): Neighbour {
 
 faultTests('faults-transfers', {
   title: 'replicas and transfers',
-  pools: ['xfs', 'btrfs'],
+  pools: ['xfs'],
   residents: ['block'],
   beside: async (label) => {
     const neighbour = await Neighbour.start(`${label}-neighbour`);
