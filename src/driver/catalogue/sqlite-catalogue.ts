@@ -152,11 +152,15 @@ function nodeCalls(database: SqliteConnection) {
 
 function backUp(database: SqliteConnection, file: string): void {
   database.exec(`VACUUM INTO '${file.replaceAll("'", "''")}'`);
-  const copy = new SqliteConnection(file, 0);
+  forgetPulls(file);
+}
+
+/** Before a catalogue is used that is older than its pools: of what is being pulled, they may hold another part than it says. */
+export function forgetPulls(file: string): void {
+  const catalogue = new SqliteConnection(file, 0);
   try {
-    // When the copy takes the catalogue's place, the pool may hold another part of the snapshot than these rows say.
-    copy.exec('DELETE FROM replicas WHERE next_offset IS NOT NULL');
+    catalogue.exec('DELETE FROM replicas WHERE next_offset IS NOT NULL');
   } finally {
-    copy.close();
+    catalogue.close();
   }
 }

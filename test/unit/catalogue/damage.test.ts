@@ -17,6 +17,7 @@ import { CatalogueBackups, outdated } from '../../../src/driver/catalogue/backup
 import { openCatalogue } from '../../../src/driver/catalogue/catalogue-client.js';
 import { catalogueContents } from '../../../src/driver/catalogue/contents.js';
 import { acceptLostChanges } from '../../../src/driver/catalogue/lost-changes.js';
+import type { ReplicaRecord } from '../../../src/driver/catalogue/records.js';
 import { SqliteConnection } from '../../../src/driver/database/connection.js';
 import { openCatalogueHere } from '../../support/direct-database.js';
 import { eventually } from '../../support/eventually.js';
@@ -232,15 +233,23 @@ test('H21: a backup is a complete catalogue, with the objects that were being cr
   found.close();
 });
 
-test('a backup has complete replicas alone: what is being pulled is another part when the backup is used', () => {
-  const catalogue = openCatalogueHere(file);
-  catalogue.registerPool('default', 'uuid-1');
+/** A replica, and a part of one. */
+function pulled(): { whole: ReplicaRecord; part: ReplicaRecord } {
   const { volumeId, pool, sizeBytes, capabilities } = volumeRecord();
   const facts = { volumeId, pool, sizeBytes, capabilities, pristine: false, fileSystem: null, creationTimeNs: 1n };
   const origin = { catalogueUuid: 'c', poolUuid: 'p', baseId: null, cloneName: null, askedNs: 2n, usedNs: 3n };
   const whole = { ...facts, ...origin, snapshotId: 'whole', sequence: 1n, nextOffset: null };
   const part = { ...whole, snapshotId: 'part', sequence: 2n, nextOffset: 4096n };
+  const catalogue = openCatalogueHere(file);
+  catalogue.registerPool('default', 'uuid-1');
   for (const each of [whole, part]) catalogue.putReplica(each);
+  catalogue.close();
+  return { whole, part };
+}
+
+test('a backup has complete replicas alone: what is being pulled is another part when the backup is used', () => {
+  const { whole, part } = pulled();
+  const catalogue = openCatalogueHere(file);
   const backup = join(directory, 'backup.sqlite');
   catalogue.backUp(backup);
   assert.deepEqual(catalogue.listReplicas(), [whole, part]);
@@ -252,6 +261,16 @@ test('a backup has complete replicas alone: what is being pulled is another part
   const restored = openCatalogueHere(backup);
   assert.deepEqual(restored.listReplicas(), [whole]);
   restored.close();
+});
+
+test('who accepts that a catalogue has lost changes has what was being pulled pulled anew', async () => {
+  const { whole } = pulled();
+  const commits = Number(readFileSync(`${file}-commits`, 'latin1'));
+  writeFileSync(`${file}-commits`, `${String(commits + 1).padStart(20, '0')}\n`);
+  assert.equal(await acceptLostChanges(file), 1n);
+  const catalogue = openCatalogueHere(file);
+  assert.deepEqual(catalogue.listReplicas(), [whole]);
+  catalogue.close();
 });
 
 test('H21: the newest three backups and the newest of each of seven days are retained', () => {
