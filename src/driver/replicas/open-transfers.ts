@@ -130,11 +130,9 @@ export class OpenTransfers {
 
   /** Ends the transfers of snapshots of a pool that were deleted meanwhile. */
   async endDeleted(pool: string): Promise<void> {
-    for (const {
-      request: { snapshotId, reader },
-      pool: of,
-    } of [...this.#open.values()]) {
-      if (of !== pool || (await this.deps.catalogue.snapshotById(snapshotId)) !== null) continue;
+    for (const open of [...this.#open.values()]) {
+      const { snapshotId, reader } = open.request;
+      if (open.pool !== pool || (await this.deps.catalogue.snapshotById(snapshotId)) !== null) continue;
       this.deps.logger.warn(
         { snapshot: snapshotId, pool },
         'a transfer was ended: its snapshot is deleted, and the pool is low on space',
