@@ -176,7 +176,8 @@ class Visits {
 
 type Caller = readonly [name: string, ask: () => Promise<unknown>];
 
-function callersOf(scene: Scene): Caller[] {
+/** Whom a step that is held does not concern. */
+export function callersOf(scene: Scene): Caller[] {
   const { identity, node, controller } = scene.client;
   const [resident] = scene.residents;
   const statistics = (): Promise<unknown> => {

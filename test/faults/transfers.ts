@@ -13,7 +13,7 @@ import { snapshotFiles } from '../support/snapshot-files.js';
 import { type Failure, failuresOf, type Operation } from './faults.js';
 import type { Neighbour } from './neighbour.js';
 import type { Scene } from './scene.js';
-import { flyUntilEnded, REFUSED_SECONDS, TOLD } from './stalls.js';
+import { callersOf, flyUntilEnded, REFUSED_SECONDS, TOLD } from './stalls.js';
 
 /** The neighbour of a scene. */
 type NeighbourOf = (scene: Scene) => Neighbour;
@@ -41,8 +41,8 @@ const ALSO: readonly StatusName[] = ['ABORTED', 'UNAVAILABLE'];
 function held(scene: Scene, step: string): Failure {
   let others: Promise<void> = Promise.resolve();
   const serveOthers = async (): Promise<void> => {
-    const { identity, controller } = scene.client;
-    for (const answer of [identity.Probe({}), controller.GetCapacity({})]) {
+    for (const [, ask] of callersOf(scene)) {
+      const answer = ask();
       await flyUntilEnded(scene, 'another caller', answer);
       assert.ok(TOLD.includes(await statusOf(answer)), `another caller is told ${await statusOf(answer)}`);
     }
