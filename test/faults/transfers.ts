@@ -25,7 +25,9 @@ const transferring = (of: NeighbourOf): Pick<Operation, 'recover' | 'failuresAt'
   failuresAt: (scene, step, steps) => {
     // A list or a key that cannot be removed stays until the next start. Its transfer has ended.
     const failures = step.startsWith('unlink <state>/transfers/') ? [] : failuresOf(scene, step, steps, ALSO);
-    return isNightly ? [...failures, held(scene, step)] : failures;
+    // An ioctl that only marks the device, and cannot block.
+    const isInstant = step.startsWith('LOOP_CLR_FD ');
+    return isNightly && !isInstant ? [...failures, held(scene, step)] : failures;
   },
   recover: async (scene) => {
     await scene.kill();
