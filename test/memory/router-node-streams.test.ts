@@ -34,6 +34,7 @@ import { temporaryDirectory } from '../support/temporary.js';
 
 const MIB = 1 << 20;
 const OK = { 'grpc-status': '0' };
+const PATH = '/csi.v1.SnapshotMetadata/GetMetadataAllocated';
 
 type Way = 'as frames' | 'through gRPC';
 
@@ -51,9 +52,11 @@ before(async () => {
   const [cert, own, trusted] = [certificate, key, ca].map((file) => readFileSync(file));
   node = createSecureServer({ cert, key: own, ca: trusted, requestCert: true, minVersion: 'TLSv1.3' });
   node.on('session', (each) => each.on('error', () => undefined));
-  node.on('stream', (stream) => {
+  node.on('stream', (stream, headers) => {
     stream.on('error', () => undefined);
-    serve(stream);
+    // A router also asks its nodes for their pulls, every ten seconds.
+    if (headers[constants.HTTP2_HEADER_PATH] === PATH) serve(stream);
+    else stream.close(constants.NGHTTP2_REFUSED_STREAM);
   });
   const address = loopbackAddress();
   node.listen(address.port, address.host);
@@ -85,7 +88,7 @@ function call(answer: (stream: ServerHttp2Stream) => void, way: Way = 'as frames
     stream.respond({ ':status': 200, 'content-type': 'application/grpc' }, { waitForTrailers: true });
     answer(stream);
   };
-  const request = sessions.get(way)?.request(requestHeaders('/csi.v1.SnapshotMetadata/GetMetadataAllocated', Infinity));
+  const request = sessions.get(way)?.request(requestHeaders(PATH, Infinity));
   assert.ok(request);
   const snapshot_id = `snap-${nodeKey('node-a')}-${randomUUID()}`;
   request.end(framed(encodeMessage('GetMetadataAllocatedRequest', { snapshot_id })));
