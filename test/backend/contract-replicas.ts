@@ -118,7 +118,9 @@ export function describeReplicas(context: ContractContext): void {
     await write(context, snapshotId, [{ offset: 0, bytes: Buffer.alloc(BLOCK, 1) }]);
     const { swept, backend } = await context.harness.reopen();
     assert.deepEqual(swept, []);
-    assert.deepEqual(await backend.replicas?.list(), [{ snapshotId, sizeBytes: SIZE, isComplete: false }]);
+    assert.deepEqual(await backend.replicas?.list(), [
+      { snapshotId, sizeBytes: SIZE, isComplete: false, promiseId: null },
+    ]);
     await refused(replicas.check(snapshotId, SIZE), 'FAILED_PRECONDITION');
     await refused(context.backend.volumes.create(newVolume(), SIZE, { replicaId: snapshotId }), 'FAILED_PRECONDITION');
     await refused(replicas.begin(newSnapshot(), SIZE, snapshotId), 'FAILED_PRECONDITION');
@@ -127,12 +129,34 @@ export function describeReplicas(context: ContractContext): void {
     await write(context, snapshotId, [{ offset: BLOCK, bytes: Buffer.alloc(BLOCK, 2) }]);
     await replicas.complete(snapshotId);
     await replicas.complete(snapshotId);
-    assert.deepEqual(await replicas.list(), [{ snapshotId, sizeBytes: SIZE, isComplete: true }]);
+    assert.deepEqual(await replicas.list(), [{ snapshotId, sizeBytes: SIZE, isComplete: true, promiseId: null }]);
     await refused(replicas.begin(snapshotId, SIZE, null), 'INTERNAL', /is complete/);
     const expected = Buffer.alloc(VOLUME_BYTES)
       .fill(1, 0, BLOCK)
       .fill(2, BLOCK, 2 * BLOCK);
     assert.ok((await contentOf(context, snapshotId)).equals(expected));
+    await removeAll(context);
+  });
+
+  test('a promise stays with a complete replica until another one replaces it, and goes with the replica', async () => {
+    const replicas = replicasOf(context);
+    const [first, second] = ['1'.repeat(32), '2'.repeat(32)];
+    const promiseOf = async (id: string) => (await replicas.list()).find((each) => each.snapshotId === id)?.promiseId;
+    const unfinished = newSnapshot();
+    await refused(replicas.promise(unfinished, first), 'FAILED_PRECONDITION', /no complete replica/);
+    await replicas.begin(unfinished, SIZE, null);
+    await refused(replicas.promise(unfinished, first), 'FAILED_PRECONDITION', /no complete replica/);
+    const snapshotId = await replica(context, seededRandom('promised').bytes(VOLUME_BYTES));
+    assert.equal(await promiseOf(snapshotId), null);
+    for (const promiseId of [first, first, second]) {
+      await replicas.promise(snapshotId, promiseId);
+      assert.equal(await promiseOf(snapshotId), promiseId);
+    }
+    assert.equal(await promiseOf(unfinished), null);
+    await replicas.delete(snapshotId);
+    await replicas.begin(snapshotId, SIZE, null);
+    await replicas.complete(snapshotId);
+    assert.equal(await promiseOf(snapshotId), null);
     await removeAll(context);
   });
 

@@ -22,6 +22,7 @@ import { CloneSnapshots } from '../../src/driver/replicas/clone-snapshots.js';
 import { describeSnapshot } from '../../src/driver/replicas/described-snapshot.js';
 import { OpenTransfers } from '../../src/driver/replicas/open-transfers.js';
 import { Pulls } from '../../src/driver/replicas/pulls.js';
+import { ReplicaKeeper } from '../../src/driver/replicas/replica-keeper.js';
 import { claimNodeIdentity } from '../../src/driver/volumes/node-identity.js';
 import { OperationLocks } from '../../src/driver/volumes/operation-locks.js';
 import { claimPool, type ReconcileReport, reconcile } from '../../src/driver/volumes/reconcile.js';
@@ -141,12 +142,14 @@ export class MemoryPlugin {
     const shared = { catalogue, registry, locks, logger, directory };
     const built = createServices(config, { ...parts, changeLists: null, logger });
     const transfers = new OpenTransfers({ ...shared, scanThreads, backendOf, settings: config.transfers });
+    const pulls = new Pulls(shared);
     const served = nodeRpcs(() => ({
       clones: new CloneSnapshots({ catalogue, snapshots: built.snapshots, transfers, logger }),
       findVolume: (name, signal) => volumeNamed({ catalogue, locks }, name, signal),
       describeSnapshot: (snapshotId) => describeSnapshot(catalogue, registry, snapshotId),
       transfers,
-      pulls: new Pulls(shared),
+      pulls,
+      replicas: new ReplicaKeeper({ ...shared, pulls, transfers, lacksRows: () => false }),
     }));
     const rpcs = this.#options.servesRouters === false ? [] : served;
     const server = createCsiServer({

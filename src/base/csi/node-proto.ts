@@ -52,6 +52,11 @@ export interface PieceMessage {
   readonly written_bytes: string;
 }
 
+export interface PromiseMessage {
+  readonly snapshot_id: string;
+  readonly promise_id: string;
+}
+
 /** The request and the response of each RPC. */
 export interface NodeRpcs {
   FindVolume: [{ readonly name: string }, { readonly volume_id: string }];
@@ -86,6 +91,8 @@ export interface NodeRpcs {
     },
     PullStateMessage,
   ];
+  KeepReplica: [PromiseMessage, object];
+  EndReplica: [PromiseMessage, object];
   ListPulls: [
     object,
     {

@@ -265,7 +265,14 @@ export interface PoolReplicas {
    * Succeeds if it is complete. Whoever has its device open fails the call with EBUSY.
    */
   complete(snapshotId: string): Promise<void>;
-  /** Removes the replica, complete or not, and its device. Succeeds if there is none. */
+  /**
+   * Records durably in the pool that the replica is promised to the node of its snapshot, so that no rule removes it even if the
+   * catalogue loses its row. Replaces an earlier promise. FAILED_PRECONDITION unless the replica is complete.
+   *
+   * @param promiseId 32 hexadecimal digits
+   */
+  promise(snapshotId: string, promiseId: string): Promise<void>;
+  /** Removes the replica, complete or not, its device and its promise. Succeeds if there is none. */
   delete(snapshotId: string): Promise<void>;
   /** FAILED_PRECONDITION unless there is a complete replica of exactly this size that cannot have been modified since. */
   check(snapshotId: string, sizeBytes: bigint): Promise<void>;
@@ -276,6 +283,8 @@ export interface Replica {
   readonly snapshotId: string;
   readonly sizeBytes: bigint;
   readonly isComplete: boolean;
+  /** Null: it is promised to nobody. */
+  readonly promiseId: string | null;
 }
 
 export interface ReplicaDevice {

@@ -10,7 +10,7 @@ const PUNCHED_AT_ONCE = 4096;
 export function isBegun(
   pool: string,
   snapshotId: string,
-  found: Omit<Replica, 'snapshotId'> | null,
+  found: Pick<Replica, 'sizeBytes' | 'isComplete'> | null,
   sizeBytes: bigint,
 ): boolean {
   if (found === null) return false;
@@ -22,6 +22,12 @@ export function isBegun(
     `the unfinished replica of ${snapshotId} in pool '${pool}' has ${found.sizeBytes} bytes where ${sizeBytes} were expected`,
   );
 }
+
+/** The error if a replica is promised that is not complete. */
+export const notPromised = (snapshotId: string, pool: string): CsiError =>
+  CsiError.failedPrecondition(
+    `pool '${pool}' has no complete replica of snapshot ${snapshotId} that could be promised`,
+  );
 
 export function changedReplica(snapshotId: string, pool: string, cause?: unknown): CsiError {
   return CsiError.failedPrecondition(

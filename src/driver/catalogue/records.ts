@@ -170,6 +170,8 @@ export interface ReplicaRecord extends DescribedSnapshot {
   baseId: string | null;
   /** The name of the one volume that the snapshot was taken for, as a clone of its volume; null if it was taken by a user. */
   cloneName: string | null;
+  /** What the node of the snapshot has been promised; null: nothing, so rules may remove the replica. */
+  promiseId: string | null;
   /** Where the next piece begins; null once the replica is complete. */
   nextOffset: bigint | null;
   /** When a call last asked for it, and when it was last used: completed, cloned, or the base of another. */

@@ -44,6 +44,9 @@ export function replicaCalls(database: SqliteConnection) {
     replicaUsed: writes((snapshotId: string, nowNs: bigint): void =>
       database.run('UPDATE replicas SET used_ns = ? WHERE snapshot_id = ?', nowNs, snapshotId),
     ),
+    replicaPromised: takesSpace((snapshotId: string, promiseId: string | null): void =>
+      database.run('UPDATE replicas SET promise_id = ? WHERE snapshot_id = ?', promiseId, snapshotId),
+    ),
     removeReplica: freesSpace((snapshotId: string): void =>
       database.run('DELETE FROM replicas WHERE snapshot_id = ?', snapshotId),
     ),
@@ -53,8 +56,8 @@ export function replicaCalls(database: SqliteConnection) {
 function put(database: SqliteConnection, replica: ReplicaRecord): void {
   database.run(
     `INSERT OR REPLACE INTO replicas (snapshot_id, volume_id, pool, size_bytes, sequence, creation_time_ns, pristine,
-       file_system, capabilities, catalogue_uuid, pool_uuid, base_id, clone_name, next_offset, asked_ns, used_ns)
-       VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+       file_system, capabilities, catalogue_uuid, pool_uuid, base_id, clone_name, promise_id, next_offset, asked_ns, used_ns)
+       VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
     replica.snapshotId,
     replica.volumeId,
     replica.pool,
@@ -68,6 +71,7 @@ function put(database: SqliteConnection, replica: ReplicaRecord): void {
     replica.poolUuid,
     replica.baseId,
     replica.cloneName,
+    replica.promiseId,
     replica.nextOffset,
     replica.askedNs,
     replica.usedNs,

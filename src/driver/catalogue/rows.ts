@@ -118,6 +118,7 @@ export function replicaRow(row: Row): ReplicaRecord {
     poolUuid: text(row, 'pool_uuid'),
     baseId: optionalText(row, 'base_id'),
     cloneName: optionalText(row, 'clone_name'),
+    promiseId: optionalText(row, 'promise_id'),
     nextOffset: row['next_offset'] as bigint | null,
     askedNs: integer(row, 'asked_ns'),
     usedNs: integer(row, 'used_ns'),

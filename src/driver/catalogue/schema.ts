@@ -122,6 +122,8 @@ export const CATALOGUE_STEPS: readonly string[] = [
     base_id TEXT,
     -- The name of the only volume that is made from it; NULL for any volume from the snapshot.
     clone_name TEXT,
+    -- What its own node has been promised; NULL: nothing, and the replica goes when nobody needs it.
+    promise_id TEXT,
     -- NULL once the replica is complete.
     next_offset INTEGER CHECK (next_offset BETWEEN 0 AND size_bytes),
     asked_ns INTEGER NOT NULL,

@@ -181,6 +181,7 @@ async function compose(
       clones,
       transfers,
       pulls,
+      replicas: keeper,
     },
     publicationsOf: (volumeId) => catalogue.publications(volumeId),
   };

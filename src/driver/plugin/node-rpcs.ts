@@ -9,6 +9,7 @@ import type { CloneSnapshots } from '../replicas/clone-snapshots.js';
 import * as messages from '../replicas/node-messages.js';
 import type { OpenTransfers } from '../replicas/open-transfers.js';
 import type { Pulls } from '../replicas/pulls.js';
+import type { ReplicaKeeper } from '../replicas/replica-keeper.js';
 
 /** What routers ask of the plugin, once it has started. */
 export interface NodeSide {
@@ -19,6 +20,7 @@ export interface NodeSide {
   clones: Pick<CloneSnapshots, 'take'>;
   transfers: Pick<OpenTransfers, 'open' | 'close'>;
   pulls: Pick<Pulls, 'pull' | 'state' | 'bases' | 'asked'>;
+  replicas: Pick<ReplicaKeeper, 'promise' | 'endPromise'>;
 }
 
 type Handlers = {
@@ -66,6 +68,16 @@ const HANDLERS: Handlers = {
     const { status, doneBytes, totalBytes } = state;
     context.note({ snapshot_id: order.snapshot.snapshotId, status, doneBytes, totalBytes });
     return messages.pullStateMessage(state);
+  },
+  KeepReplica: async (request, node) => {
+    const { snapshotId, promiseId } = messages.parsePromise(request);
+    await node.replicas.promise(snapshotId, promiseId);
+    return {};
+  },
+  EndReplica: async (request, node) => {
+    const { snapshotId, promiseId } = messages.parsePromise(request);
+    await node.replicas.endPromise(snapshotId, promiseId);
+    return {};
   },
   ListPulls: async (_request, node) => ({
     pulls: (await node.pulls.asked()).map(({ record, state }) => messages.pullMessage(record, state)),

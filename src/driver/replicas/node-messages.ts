@@ -9,6 +9,7 @@ import type {
   BaseMessage,
   NodeRpcs,
   PieceMessage,
+  PromiseMessage,
   PullStateMessage,
   SnapshotMessage,
 } from '../../base/csi/node-proto.js';
@@ -106,6 +107,13 @@ export const parseCloseRequest = ({ snapshot_id, reader }: NodeRpcs['CloseTransf
   snapshotId: snapshotIdIn(snapshot_id, 'snapshot_id'),
   reader: requireString(reader, 'reader'),
 });
+
+export function parsePromise({ snapshot_id, promise_id }: PromiseMessage) {
+  const promiseId = requireString(promise_id, 'promise_id');
+  // It becomes a part of a file's name.
+  if (!/^[0-9a-f]{32}$/.test(promiseId)) throw invalid('promise_id', 'is not 32 hexadecimal digits');
+  return { snapshotId: snapshotIdIn(snapshot_id, 'snapshot_id'), promiseId };
+}
 
 export const baseMessages = (bases: readonly Base[]): BaseMessage[] =>
   bases.map(({ snapshotId, sizeBytes }) => ({ snapshot_id: snapshotId, size_bytes: String(sizeBytes) }));

@@ -219,20 +219,14 @@ export class Pulls {
     await replicas.makeRoom(this.pendingBytes(backend.pool) + piece.writtenBytes);
     if (piece.offset === 0n && !goesOn) {
       await this.#assertBase(backend, order);
+      const { cloneName } = order;
+      const times = { askedNs: isAsked ? nowNs : 0n, usedNs: nowNs };
+      const row = { ...snapshot, pool: backend.pool, baseId: piece.baseId, cloneName, ...times };
+      const found = record === null ? await this.#promisedWithoutRow(snapshot) : null;
+      if (found !== null) return catalogue.putReplica({ ...row, ...found, baseId: null, nextOffset: null });
       // Before the row, because `begin` goes on with whatever is there: even without a row, if rows were lost.
       await replicasOf(record === null ? backend : registry.owning(record.pool)).delete(snapshotId);
-      const askedNs = isAsked ? nowNs : 0n;
-      const { cloneName } = order;
-      const row = {
-        ...snapshot,
-        pool: backend.pool,
-        baseId: piece.baseId,
-        cloneName,
-        nextOffset: 0n,
-        askedNs,
-        usedNs: nowNs,
-      };
-      await catalogue.putReplica(row);
+      await catalogue.putReplica({ ...row, promiseId: null, nextOffset: 0n });
     }
     if (piece.offset === 0n) await replicas.begin(snapshotId, snapshot.sizeBytes, piece.baseId);
     this.#start(order, backend.pool, replicas);
@@ -258,6 +252,20 @@ export class Pulls {
     if (held !== undefined && isSameOrigin(record, snapshot)) return record;
     if (held !== undefined) await replicas.delete(snapshotId);
     await catalogue.removeReplica(snapshotId);
+    return null;
+  }
+
+  /** Where a complete replica is whose row was lost, if it is promised. Its own node may be lost before it is pulled again. */
+  async #promisedWithoutRow({
+    snapshotId,
+    sizeBytes,
+  }: DescribedSnapshot): Promise<Pick<ReplicaRecord, 'pool' | 'promiseId'> | null> {
+    for (const { pool, replicas } of this.deps.registry.all) {
+      const held = (await replicas?.list())?.find((each) => each.snapshotId === snapshotId);
+      if (held?.promiseId == null) continue;
+      await replicas?.check(snapshotId, sizeBytes);
+      return { pool, promiseId: held.promiseId };
+    }
     return null;
   }
 

@@ -4,6 +4,9 @@
  * for an hour, too. A pool with little free space frees the least recently used replicas first, long before it touches anything
  * else, but none that is being pulled or that a call has asked for in the last minutes. Then it ends the transfers of deleted
  * snapshots, whose bytes nothing else holds.
+ *
+ * A replica that is promised may be the last copy of its snapshot. No rule removes it: neither age nor space, and not the loss of
+ * its row, because the pool holds the promise too.
  */
 import { bestEffort } from '../../base/best-effort.js';
 import { CsiError, StatusCode } from '../../base/errors.js';
@@ -18,7 +21,7 @@ import type { OpenTransfers } from './open-transfers.js';
 import { type Pulls, replicaReserve } from './pulls.js';
 
 export interface ReplicaKeeperOptions {
-  catalogue: Pick<AsyncCatalogue, 'listReplicas' | 'replicaById' | 'removeReplica'>;
+  catalogue: Pick<AsyncCatalogue, 'listReplicas' | 'replicaById' | 'replicaPromised' | 'removeReplica'>;
   registry: BackendRegistry;
   locks: OperationLocks;
   pulls: Pick<Pulls, 'isRunning'>;
@@ -57,16 +60,48 @@ export class ReplicaKeeper extends Periodic {
     }
   }
 
-  /** Removes a replica with its row, the row last. ABORTED while it is in use. Succeeds if there is none. */
-  async remove(snapshotId: string): Promise<void> {
-    const { catalogue, locks, registry, pulls } = this.options;
+  /** Promises a complete replica to the node of its snapshot. NOT_FOUND if there is none. ABORTED while it is in use. */
+  async promise(snapshotId: string, promiseId: string): Promise<void> {
+    const { catalogue, locks, registry } = this.options;
     await locks.run([snapshotKey(snapshotId)], async () => {
+      const record = await catalogue.replicaById(snapshotId);
+      const { replicas } = record?.nextOffset === null ? registry.owning(record.pool) : {};
+      if (replicas === undefined)
+        throw CsiError.notFound(`this node has no complete replica of snapshot ${snapshotId}`);
+      await replicas.promise(snapshotId, promiseId);
+      await catalogue.replicaPromised(snapshotId, promiseId);
+    });
+  }
+
+  /** Removes the replica that is kept for this promise. Succeeds if there is none. ABORTED while it is in use. */
+  async endPromise(snapshotId: string, promiseId: string): Promise<void> {
+    const { catalogue, locks, registry } = this.options;
+    await locks.run([snapshotKey(snapshotId)], async () => {
+      // The pools, not the rows, which may be lost.
+      for (const { replicas } of registry.all) {
+        const held = (await replicas?.list())?.find((each) => each.snapshotId === snapshotId);
+        if (held?.promiseId !== promiseId) continue;
+        await replicas?.delete(snapshotId);
+        await catalogue.removeReplica(snapshotId);
+      }
+    });
+  }
+
+  /**
+   * Removes a replica with its row, the row last, unless it is promised. ABORTED while it is in use. Resolves to whether there is
+   * none any more.
+   */
+  async remove(snapshotId: string): Promise<boolean> {
+    const { catalogue, locks, registry, pulls } = this.options;
+    return locks.run([snapshotKey(snapshotId)], async () => {
       if (pulls.isRunning(snapshotId))
         throw CsiError.aborted(`snapshot ${snapshotId} is being pulled; try again later`);
       const record = await catalogue.replicaById(snapshotId);
-      if (record === null) return;
+      if (record === null) return true;
+      if (record.promiseId !== null) return false;
       await registry.owning(record.pool).replicas?.delete(snapshotId);
       await catalogue.removeReplica(snapshotId);
+      return true;
     });
   }
 
@@ -94,7 +129,7 @@ export class ReplicaKeeper extends Periodic {
 
   /**
    * Makes the rows and the replicas of a pool agree, before calls are served. A row that is not complete beside a replica that is
-   * stays: the next call for the snapshot finds it (pulls.ts). Never rejects.
+   * stays, and so does a promised replica without a row: the next call for the snapshot finds it (pulls.ts). Never rejects.
    */
   async settle(backend: Backend): Promise<void> {
     const { catalogue, logger, lacksRows } = this.options;
@@ -103,10 +138,14 @@ export class ReplicaKeeper extends Periodic {
     try {
       const records = (await catalogue.listReplicas()).filter((record) => record.pool === pool);
       const held = new Map((await replicas.list()).map((each) => [each.snapshotId, each]));
-      for (const { snapshotId, nextOffset } of records) {
+      for (const { snapshotId, nextOffset, promiseId } of records) {
         const found = held.get(snapshotId);
         held.delete(snapshotId);
-        if (found !== undefined && (found.isComplete || nextOffset !== null)) continue;
+        if (found !== undefined && (found.isComplete || nextOffset !== null)) {
+          // Of an earlier catalogue, or a promise whose row was not written.
+          if (found.promiseId !== promiseId) await catalogue.replicaPromised(snapshotId, found.promiseId);
+          continue;
+        }
         logger.warn(
           { snapshot: snapshotId, pool },
           'a replica is gone from its pool, or is not whole; it is pulled again',
@@ -114,20 +153,17 @@ export class ReplicaKeeper extends Periodic {
         await replicas.delete(snapshotId);
         await catalogue.removeReplica(snapshotId);
       }
-      for (const snapshotId of held.keys()) await replicas.delete(snapshotId);
+      for (const { snapshotId, promiseId } of held.values()) if (promiseId === null) await replicas.delete(snapshotId);
     } catch (thrown) {
       logger.warn({ pool, err: CsiError.from(thrown) }, 'could not compare the replicas of a pool with their rows');
     }
   }
 
   async #tryRemove(snapshotId: string): Promise<boolean> {
-    return this.remove(snapshotId).then(
-      () => true,
-      (thrown) => {
-        if (CsiError.from(thrown).code !== StatusCode.ABORTED) throw thrown;
-        return false;
-      },
-    );
+    return this.remove(snapshotId).catch((thrown) => {
+      if (CsiError.from(thrown).code !== StatusCode.ABORTED) throw thrown;
+      return false;
+    });
   }
 
   #ageMs(timeNs: bigint): number {

@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { closeSync, fsyncSync, openSync, readdirSync, readFileSync, writeSync } from 'node:fs';
+import { closeSync, fsyncSync, openSync, readdirSync, readFileSync, statSync, writeSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
@@ -482,6 +482,44 @@ test('replicas are kept for as long as they may be of use, and freed for space, 
   assert.deepEqual(removed, [second, third]);
   assert.deepEqual(await left(), [first]);
   await removeAll();
+});
+
+test('no rule removes a promised replica, also without its row, which the next pull finds again', {
+  skip: skipUnlessRoot,
+}, async () => {
+  const wanted = await snapshot();
+  const { snapshotId, sizeBytes } = wanted;
+  const [promiseId, other] = ['1'.repeat(32), '2'.repeat(32)];
+  let clock = Date.now();
+  const { replicas, pool } = target;
+  const full = async () => ({ totalBytes: 1n << 40n, freeBytes: 0n });
+  const backend = { pool, replicas, capacity: full } as unknown as Backend;
+  const { keeper } = puller({ backend, now: () => clock });
+  await refused(keeper.promise(snapshotId, promiseId), 'NOT_FOUND', /no complete replica/);
+  await bring(puller().pulls, wanted);
+  await keeper.promise(snapshotId, promiseId);
+  clock += 16 * 60_000;
+  await keeper.round();
+  clock += 365 * 24 * 3_600_000;
+  await keeper.round();
+  assert.equal(await keeper.remove(snapshotId), false);
+  await keeper.endPromise(snapshotId, other);
+  assert.equal((await catalogue.replicaById(snapshotId))?.promiseId, promiseId);
+  // An earlier catalogue comes back: one that knows no promise, and one that knows no replica.
+  await catalogue.replicaPromised(snapshotId, null);
+  await keeper.settle(backend);
+  assert.equal((await catalogue.replicaById(snapshotId))?.promiseId, promiseId);
+  await catalogue.removeReplica(snapshotId);
+  await keeper.settle(backend);
+  await replicas.check(snapshotId, sizeBytes);
+  const file = join(to.directory, 'snapshots', `${snapshotId}.replica`);
+  const { ino } = statSync(file);
+  await bring(puller().pulls, wanted);
+  assert.deepEqual([statSync(file).ino, (await catalogue.replicaById(snapshotId))?.promiseId], [ino, promiseId]);
+  await keeper.endPromise(snapshotId, promiseId);
+  await keeper.endPromise(snapshotId, promiseId);
+  assert.deepEqual([await replicas.list(), await catalogue.replicaById(snapshotId)], [[], null]);
+  assert.deepEqual(readdirSync(join(to.directory, 'snapshots')), []);
 });
 
 test('a start makes rows and replicas agree', { skip: skipUnlessRoot }, async () => {

@@ -157,7 +157,15 @@ test('lists and statistics have ready objects, statistics retained bases, and li
 test('replicas are put, advanced, found by volume and by clone, counted and removed', () => {
   const [{ volumeId, pool, sizeBytes, capabilities }] = volumes;
   const facts = { volumeId, pool, sizeBytes, capabilities, pristine: true, fileSystem: 'xfs', creationTimeNs: 1n };
-  const origin = { catalogueUuid: 'c', poolUuid: 'p', baseId: null, cloneName: null, askedNs: 2n, usedNs: 3n };
+  const origin = {
+    catalogueUuid: 'c',
+    poolUuid: 'p',
+    baseId: null,
+    cloneName: null,
+    promiseId: null,
+    askedNs: 2n,
+    usedNs: 3n,
+  };
   const replica = (snapshotId: string, sequence: bigint, more: Partial<ReplicaRecord> = {}): ReplicaRecord => {
     const made = { ...facts, ...origin, snapshotId, sequence, nextOffset: 0n, ...more };
     catalogue.putReplica(made);

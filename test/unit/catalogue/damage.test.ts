@@ -237,7 +237,15 @@ test('H21: a backup is a complete catalogue, with the objects that were being cr
 function pulled(): { whole: ReplicaRecord; part: ReplicaRecord } {
   const { volumeId, pool, sizeBytes, capabilities } = volumeRecord();
   const facts = { volumeId, pool, sizeBytes, capabilities, pristine: false, fileSystem: null, creationTimeNs: 1n };
-  const origin = { catalogueUuid: 'c', poolUuid: 'p', baseId: null, cloneName: null, askedNs: 2n, usedNs: 3n };
+  const origin = {
+    catalogueUuid: 'c',
+    poolUuid: 'p',
+    baseId: null,
+    cloneName: null,
+    promiseId: null,
+    askedNs: 2n,
+    usedNs: 3n,
+  };
   const whole = { ...facts, ...origin, snapshotId: 'whole', sequence: 1n, nextOffset: null };
   const part = { ...whole, snapshotId: 'part', sequence: 2n, nextOffset: 4096n };
   const catalogue = openCatalogueHere(file);

@@ -5,6 +5,7 @@
  *   snapshots/<snapshot id>      clone of a volume's file: mode 0400, immutable
  *   snapshots/<id>.replica       frozen copy of a snapshot of another node, as a snapshot is
  *   snapshots/<id>.pull          unfinished replica; stays at a start
+ *   snapshots/<id>.promise-<id>  empty; the replica is promised to the node of its snapshot, by the promise with this id
  *   <either>/<id>.tmp            being created, also <id>.pull.tmp; removed at the next start
  *   initialized/<volume id>      empty; the volume is initialized: it may hold data of its users
  *   <object id>.copy             btrfs only: read-only snapshot of `volumes`, from which the snapshot or volume
@@ -22,6 +23,7 @@ const TEMPORARY_SUFFIX = '.tmp';
 const COPY_SUFFIX = '.copy';
 const REPLICA_SUFFIX = '.replica';
 const UNFINISHED_SUFFIX = '.pull';
+const PROMISE = /^(.+)\.promise-([0-9a-f]{32})$/;
 /** The version of the layout above and of the formats of its files; docs/engineering/formats.md. */
 const VERSION = 1;
 
@@ -77,6 +79,10 @@ export class PoolLayout {
     return `${this.snapshot(snapshotId)}${UNFINISHED_SUFFIX}`;
   }
 
+  promise(snapshotId: string, promiseId: string): string {
+    return `${this.snapshot(snapshotId)}.promise-${promiseId}`;
+  }
+
   /** @param objectId the snapshot or volume that is being made */
   copyFor(objectId: string): string {
     return join(this.root, `${checked(objectId)}${COPY_SUFFIX}`);
@@ -119,6 +125,12 @@ export function isReplicaName(name: string): boolean {
 
 export function isUnfinishedName(name: string): boolean {
   return name.endsWith(UNFINISHED_SUFFIX) && isObjectName(snapshotOf(name));
+}
+
+/** The snapshot and the promise that a mark of a promise names; null if the name is that of another file. */
+export function promiseIn(name: string): { snapshotId: string; promiseId: string } | null {
+  const [, snapshotId = '', promiseId = ''] = PROMISE.exec(name) ?? [];
+  return isObjectName(snapshotId) ? { snapshotId, promiseId } : null;
 }
 
 /** The snapshot that a replica, complete or not, is of. */

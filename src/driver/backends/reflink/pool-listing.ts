@@ -14,6 +14,7 @@ import {
   isTemporaryName,
   isUnfinishedName,
   type PoolLayout,
+  promiseIn,
 } from './pool-layout.js';
 
 /** Inode number of the top of a subvolume on btrfs. */
@@ -61,7 +62,7 @@ export async function poolListing<S extends DirectoryEntry>(
   const entries = await snapshotsIn(native, layout.snapshots);
   const snapshots = objectsOf(
     named.snapshots,
-    entries.filter(({ name }) => !isReplicaName(name) && !isUnfinishedName(name)),
+    entries.filter(({ name }) => !isReplicaName(name) && !isUnfinishedName(name) && promiseIn(name) === null),
   );
   // The marks are read last: a snapshot that is being deleted is hidden before the catalogue removes its row.
   const marks = await marksIn(opened);

@@ -9,10 +9,10 @@ import type { NativeRunner } from '../../native/pool.js';
 import type { PoolReplicas, Replica, ReplicaDevice } from '../backend.js';
 import { namesIn } from '../directory-files.js';
 import { releaseLoop } from '../loop-release.js';
-import { changedReplica, flushed, isBegun, punch } from '../replica-rules.js';
+import { changedReplica, flushed, isBegun, notPromised, punch } from '../replica-rules.js';
 import { holdLoop } from './held-loop.js';
 import type { PoolDirectory } from './pool-directory.js';
-import { isReplicaName, isUnfinishedName, type PoolLayout, snapshotOf, temporary } from './pool-layout.js';
+import { isReplicaName, isUnfinishedName, type PoolLayout, promiseIn, snapshotOf, temporary } from './pool-layout.js';
 import type { SpaceReservations } from './space-reservations.js';
 
 export class ReplicaFiles implements PoolReplicas {
@@ -63,6 +63,16 @@ export class ReplicaFiles implements PoolReplicas {
     });
   }
 
+  async promise(snapshotId: string, promiseId: string): Promise<void> {
+    await this.directory.use(async ({ layout }) => {
+      const complete = await this.#state(layout, (each) => each.replica(snapshotId));
+      if (complete === null) throw notPromised(snapshotId, this.pool);
+      const earlier = await this.#promises(layout, snapshotId);
+      await this.native.run('writeText', { path: layout.promise(snapshotId, promiseId), text: '' });
+      for (const each of earlier) if (each !== promiseId) await this.#forget(layout, snapshotId, each);
+    });
+  }
+
   async delete(snapshotId: string): Promise<void> {
     await this.directory.use(async ({ layout }) => {
       const unfinished = layout.unfinishedReplica(snapshotId);
@@ -70,6 +80,7 @@ export class ReplicaFiles implements PoolReplicas {
       for (const path of [temporary(unfinished), unfinished, layout.replica(snapshotId)]) {
         await this.native.run('removeFile', { path });
       }
+      for (const each of await this.#promises(layout, snapshotId)) await this.#forget(layout, snapshotId, each);
     });
   }
 
@@ -82,12 +93,17 @@ export class ReplicaFiles implements PoolReplicas {
   async list(): Promise<Replica[]> {
     return this.directory.use(async ({ layout }) => {
       const replicas: Replica[] = [];
+      const names = await namesIn(this.native, layout.snapshots);
+      const promises = promisesIn(names);
       // Looks at the files of replicas alone: a start waits for this, and the pool may hold tens of thousands of snapshots.
-      for (const name of await namesIn(this.native, layout.snapshots)) {
+      for (const name of names) {
         const isComplete = isReplicaName(name);
         if (!isComplete && !isUnfinishedName(name)) continue;
         const { state } = await this.native.run('fileState', { path: join(layout.snapshots, name) });
-        if (state !== null) replicas.push({ snapshotId: snapshotOf(name), sizeBytes: state.sizeBytes, isComplete });
+        if (state === null) continue;
+        const snapshotId = snapshotOf(name);
+        const promiseId = isComplete ? (promises.get(snapshotId) ?? null) : null;
+        replicas.push({ snapshotId, sizeBytes: state.sizeBytes, isComplete, promiseId });
       }
       return replicas;
     });
@@ -97,6 +113,15 @@ export class ReplicaFiles implements PoolReplicas {
   explain(snapshotId: string, thrown: unknown): unknown {
     const isLost = ['ENOENT', 'SCAN_MUTABLE'].includes(errorCode(thrown) ?? '');
     return isLost ? changedReplica(snapshotId, this.pool, thrown) : thrown;
+  }
+
+  async #promises(layout: PoolLayout, snapshotId: string): Promise<string[]> {
+    const marks = (await namesIn(this.native, layout.snapshots)).map(promiseIn);
+    return marks.flatMap((mark) => (mark?.snapshotId === snapshotId ? [mark.promiseId] : []));
+  }
+
+  async #forget(layout: PoolLayout, snapshotId: string, promiseId: string): Promise<void> {
+    await this.native.run('removeFile', { path: layout.promise(snapshotId, promiseId) });
   }
 
   async #clone(
@@ -116,4 +141,10 @@ export class ReplicaFiles implements PoolReplicas {
     if (state !== null) this.directory.assertOwn(pathIn(this.directory.layout), state);
     return state;
   }
+}
+
+/** The promise of each snapshot, by names of files. */
+function promisesIn(names: readonly string[]): Map<string, string> {
+  const marks = names.map(promiseIn).filter((mark) => mark !== null);
+  return new Map(marks.map(({ snapshotId, promiseId }) => [snapshotId, promiseId]));
 }

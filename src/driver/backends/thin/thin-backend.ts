@@ -65,6 +65,7 @@ export class ThinBackend implements Backend {
     begin: async (...args) => this.#open.replicas.begin(...args),
     open: async (id) => this.#open.replicas.open(id),
     complete: async (id) => this.#open.replicas.complete(id),
+    promise: async (...args) => this.#open.replicas.promise(...args),
     delete: async (id) => this.#open.replicas.delete(id),
     check: async (...args) => this.#open.replicas.check(...args),
     list: async () => this.#open.replicas.list(),

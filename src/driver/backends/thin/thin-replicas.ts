@@ -11,7 +11,7 @@ import { CsiError, errorCode } from '../../../base/errors.js';
 import type { ThinPoolStatus } from '../../native/dm-addon.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type { PoolReplicas, Replica, ReplicaDevice } from '../backend.js';
-import { changedReplica, flushed, isBegun, punch } from '../replica-rules.js';
+import { changedReplica, flushed, isBegun, notPromised, punch } from '../replica-rules.js';
 import type { DeviceRecord } from './ledger/ledger.js';
 import { isWritable } from './pool/pool-health.js';
 import type { PoolParts } from './pool-parts.js';
@@ -93,6 +93,12 @@ export class ThinReplicas implements PoolReplicas {
     });
   }
 
+  async promise(snapshotId: string, promiseId: string): Promise<void> {
+    const { replica, seal } = await recordsOf(this.deps, snapshotId);
+    if (replica === null || seal === null) throw notPromised(snapshotId, this.deps.pool.pool);
+    await this.deps.ledger.setPromise(replica.objectId, promiseId);
+  }
+
   async delete(snapshotId: string): Promise<void> {
     const { devices, transactions } = this.deps;
     await devices.release(replicaId(snapshotId));
@@ -115,9 +121,9 @@ export class ThinReplicas implements PoolReplicas {
     const ids = new Set(there.map(({ objectId }) => objectId));
     return there
       .filter(({ kind }) => kind === 'replica')
-      .map(({ objectId, sizeBytes }) => {
+      .map(({ objectId, sizeBytes, promiseId }) => {
         const snapshotId = objectId.slice(0, -SUFFIX.length);
-        return { snapshotId, sizeBytes, isComplete: ids.has(sealId(snapshotId)) };
+        return { snapshotId, sizeBytes, isComplete: ids.has(sealId(snapshotId)), promiseId };
       });
   }
 

@@ -74,6 +74,7 @@ const there = (deviceId: number, transactionId: bigint) => ({
 const known = (deviceId: number, madeAt: bigint, state: DeviceState = 'live'): DeviceRecord => ({
   objectId: `v${deviceId}`,
   kind: 'volume',
+  promiseId: null,
   sizeBytes: 4096n,
   lineage: `v${deviceId}`,
   deviceId,

@@ -139,6 +139,10 @@ export class MemoryReplicas implements PoolReplicas {
     stored.isComplete = true;
   }
 
+  async promise(): Promise<void> {
+    throw new Error('nothing is promised in this world');
+  }
+
   async delete(id: string): Promise<void> {
     if (!this.world.disk.has(id)) return;
     await this.gate(`delete ${nameOf(id)}`);
@@ -152,7 +156,7 @@ export class MemoryReplicas implements PoolReplicas {
 
   async list(): Promise<Replica[]> {
     return [...this.world.disk].map(([snapshotId, stored]) => {
-      return { snapshotId, sizeBytes: sizeOf(stored), isComplete: stored.isComplete };
+      return { snapshotId, sizeBytes: sizeOf(stored), isComplete: stored.isComplete, promiseId: null };
     });
   }
 

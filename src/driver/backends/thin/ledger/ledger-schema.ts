@@ -62,9 +62,11 @@ export const LEDGER_STEPS: readonly string[] = [
     size_bytes INTEGER NOT NULL CHECK (size_bytes > 0),
     lineage TEXT NOT NULL,
     made_at INTEGER NOT NULL,
-    open INTEGER NOT NULL CHECK (open IN (0, 1))
+    open INTEGER NOT NULL CHECK (open IN (0, 1)),
+    -- Of a complete replica that is promised to the node of its snapshot.
+    promise_id TEXT
   ) STRICT;
-  INSERT INTO new_devices SELECT * FROM devices;
+  INSERT INTO new_devices SELECT *, NULL FROM devices;
   DROP TABLE devices;
   ALTER TABLE new_devices RENAME TO devices;
   CREATE INDEX devices_by_state ON devices(state) WHERE state <> 'live';

@@ -40,6 +40,8 @@ export interface DeviceRecord extends NewDevice {
    * commit may be lost. Cleared after the commit that follows its detaching.
    */
   open: boolean;
+  /** The promise of a replica, or null. */
+  promiseId: string | null;
 }
 
 /** A change of the pool that was begun and not finished. Its devices are those in another state than live. */

@@ -114,6 +114,9 @@ function deviceCalls(database: SqliteConnection) {
       const row = database.get(`SELECT size_bytes FROM devices ${ofVolume}`, volumeId);
       return row === undefined ? null : (row['size_bytes'] as bigint);
     }),
+    setPromise: takesSpace((objectId: string, promiseId: string): void =>
+      database.run('UPDATE devices SET promise_id = ? WHERE object_id = ?', promiseId, objectId),
+    ),
     setOpen: freesSpace((volumeId: string, open: boolean): void =>
       database.run('UPDATE devices SET open = ? WHERE object_id = ?', Number(open), volumeId),
     ),
@@ -296,6 +299,7 @@ function deviceRow(row: Row): DeviceRecord {
     deviceId: Number(row['device_id']),
     state: row['state'] as DeviceState,
     madeAt: row['made_at'] as bigint,
+    promiseId: row['promise_id'] as string | null,
     open: row['open'] === 1n,
   };
 }
