@@ -15,6 +15,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { constants } from 'node:fs';
 import { access, type FileHandle } from 'node:fs/promises';
+import { constants as osConstants, setPriority } from 'node:os';
 import { join } from 'node:path';
 import { CsiError, errorCode } from '../errors.js';
 import { type Argument, commandLine, type GivenFile, withPaths } from './program-arguments.js';
@@ -152,7 +153,18 @@ export async function start(command: string, args: readonly Argument[], options:
       detached: locked !== undefined,
     }),
   );
+  if (options.network !== undefined) putBehindOthers(child);
   return { child, limits, withPaths: (text) => withPaths(text, files, FIRST_GIVEN) };
+}
+
+/** A program that carries bytes between nodes takes what processor time the node's own work leaves: a tenth beside a busy one. */
+function putBehindOthers({ pid }: ChildProcess): void {
+  try {
+    // Its threads, which it starts later, inherit this.
+    if (pid !== undefined) setPriority(pid, osConstants.priority.PRIORITY_BELOW_NORMAL);
+  } catch {
+    // It has ended.
+  }
 }
 
 async function withOpen<T>(files: readonly GivenFile[], use: (descriptors: number[]) => T): Promise<T> {

@@ -4,6 +4,7 @@ import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { type AddressInfo, createServer } from 'node:net';
+import { constants, getPriority } from 'node:os';
 import { after, test as plainTest } from 'node:test';
 import { CsiError, StatusCode } from '../../../src/base/errors.js';
 import { fetchData, fetchZeros } from '../../../src/driver/transfer/fetch.js';
@@ -181,7 +182,7 @@ function running(name: string, word: string): { pid: number; words: string[] }[]
 
 const FIRST_USER = 0x7000_0000;
 
-test('both ends run as users of their own without rights, and no argument holds the key', async () => {
+test('both ends run as users of their own without rights, behind all others, and no argument holds the key', async () => {
   const slow = { bytesPerSecond: 1n << 20n };
   const all = [{ offset: 0n, size: BigInt(SIZE) }];
   await serving(
@@ -201,6 +202,7 @@ test('both ends run as users of their own without rights, and no argument holds 
         assert.match(status, /^CapBnd:\t0+$/m);
         assert.match(status, /^Seccomp:\t2$/m);
         assert.match(status, /^NoNewPrivs:\t1$/m);
+        assert.equal(getPriority(pid), constants.priority.PRIORITY_BELOW_NORMAL);
         assert.ok(!words.join(' ').includes(key));
         assert.ok(!readFileSync(`/proc/${pid}/environ`, 'utf8').includes(key));
         return Number(/^Uid:\t(\d+)/m.exec(status)?.[1]);
