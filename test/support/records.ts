@@ -2,7 +2,7 @@
 
 import { newSnapshotId, newVolumeId, nodeKey } from '../../src/base/csi/handles.js';
 import type { VolumeCapability } from '../../src/base/csi/volume-capability.js';
-import type { SnapshotRecord, VolumeRecord } from '../../src/driver/catalogue/records.js';
+import type { ReplicaRecord, SnapshotRecord, VolumeRecord } from '../../src/driver/catalogue/records.js';
 
 export const TEST_NODE_KEY = nodeKey('test-node');
 export const MIB = 1n << 20n;
@@ -50,6 +50,33 @@ export function snapshotRecord(
     creationTimeNs: 1_700_000_000_987_654_321n,
     pristine: false,
     parameters: {},
+    ...fields,
+  };
+}
+
+/** A part of a replica, of which nothing is there yet. */
+export function replicaRecord(
+  { volumeId, pool, sizeBytes, capabilities }: VolumeRecord,
+  fields: Partial<ReplicaRecord> = {},
+): ReplicaRecord {
+  return {
+    snapshotId: newSnapshotId(TEST_NODE_KEY),
+    volumeId,
+    pool,
+    sizeBytes,
+    capabilities,
+    sequence: 1n,
+    creationTimeNs: 1n,
+    pristine: true,
+    fileSystem: 'xfs',
+    catalogueUuid: 'c',
+    poolUuid: 'p',
+    baseId: null,
+    cloneName: null,
+    promiseId: null,
+    nextOffset: 0n,
+    askedNs: 2n,
+    usedNs: 3n,
     ...fields,
   };
 }

@@ -11,7 +11,7 @@ import type {
 } from '../../../src/driver/catalogue/records.js';
 import { SqliteConnection } from '../../../src/driver/database/connection.js';
 import { type DirectCatalogue, openCatalogueHere } from '../../support/direct-database.js';
-import { BLOCK, mountOf, snapshotRecord, volumeRecord } from '../../support/records.js';
+import { BLOCK, mountOf, replicaRecord, snapshotRecord, volumeRecord } from '../../support/records.js';
 import { throwsRefusal } from '../../support/refusal.js';
 import { temporaryDirectory } from '../../support/temporary.js';
 
@@ -155,19 +155,10 @@ test('lists and statistics have ready objects, statistics retained bases, and li
 });
 
 test('replicas are put, advanced, found by volume and by clone, counted and removed', () => {
-  const [{ volumeId, pool, sizeBytes, capabilities }] = volumes;
-  const facts = { volumeId, pool, sizeBytes, capabilities, pristine: true, fileSystem: 'xfs', creationTimeNs: 1n };
-  const origin = {
-    catalogueUuid: 'c',
-    poolUuid: 'p',
-    baseId: null,
-    cloneName: null,
-    promiseId: null,
-    askedNs: 2n,
-    usedNs: 3n,
-  };
+  const [volume] = volumes;
+  const { volumeId } = volume;
   const replica = (snapshotId: string, sequence: bigint, more: Partial<ReplicaRecord> = {}): ReplicaRecord => {
-    const made = { ...facts, ...origin, snapshotId, sequence, nextOffset: 0n, ...more };
+    const made = replicaRecord(volume, { snapshotId, sequence, ...more });
     catalogue.putReplica(made);
     return made;
   };
@@ -188,7 +179,7 @@ test('replicas are put, advanced, found by volume and by clone, counted and remo
   ]);
   const [counts] = catalogue.statistics(0).pools;
   assert.deepEqual([counts?.completeReplicas, counts?.unfinishedReplicas], [1, 1]);
-  assert.throws(() => replica('beyond', 3n, { nextOffset: sizeBytes + 1n }), /CHECK/);
+  assert.throws(() => replica('beyond', 3n, { nextOffset: volume.sizeBytes + 1n }), /CHECK/);
   catalogue.removeReplica('newer');
   assert.equal(catalogue.replicaById('newer'), null);
 });

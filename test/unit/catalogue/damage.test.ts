@@ -22,7 +22,7 @@ import { SqliteConnection } from '../../../src/driver/database/connection.js';
 import { openCatalogueHere } from '../../support/direct-database.js';
 import { eventually } from '../../support/eventually.js';
 import { Random } from '../../support/random.js';
-import { snapshotRecord, volumeRecord } from '../../support/records.js';
+import { replicaRecord, snapshotRecord, volumeRecord } from '../../support/records.js';
 import { refused, throwsRefusal } from '../../support/refusal.js';
 import { temporaryDirectory } from '../../support/temporary.js';
 
@@ -235,19 +235,9 @@ test('H21: a backup is a complete catalogue, with the objects that were being cr
 
 /** A replica, and a part of one. */
 function pulled(): { whole: ReplicaRecord; part: ReplicaRecord } {
-  const { volumeId, pool, sizeBytes, capabilities } = volumeRecord();
-  const facts = { volumeId, pool, sizeBytes, capabilities, pristine: false, fileSystem: null, creationTimeNs: 1n };
-  const origin = {
-    catalogueUuid: 'c',
-    poolUuid: 'p',
-    baseId: null,
-    cloneName: null,
-    promiseId: null,
-    askedNs: 2n,
-    usedNs: 3n,
-  };
-  const whole = { ...facts, ...origin, snapshotId: 'whole', sequence: 1n, nextOffset: null };
-  const part = { ...whole, snapshotId: 'part', sequence: 2n, nextOffset: 4096n };
+  const volume = volumeRecord();
+  const whole = replicaRecord(volume, { snapshotId: 'whole', nextOffset: null });
+  const part = replicaRecord(volume, { snapshotId: 'part', sequence: 2n, nextOffset: 4096n });
   const catalogue = openCatalogueHere(file);
   catalogue.registerPool('default', 'uuid-1');
   for (const each of [whole, part]) catalogue.putReplica(each);
