@@ -3,8 +3,9 @@
  * argument, a log or a message. The name of the export is no secret; it keeps a reader from a transfer that is not its own.
  */
 import { randomBytes, randomUUID } from 'node:crypto';
-import { chmod, writeFile } from 'node:fs/promises';
+import { chmod, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { bestEffort, unreported } from '../../base/best-effort.js';
 
 export interface Ticket {
   /** A pre-shared key of TLS, 64 hexadecimal digits. */
@@ -26,9 +27,14 @@ export const IDENTITY = 'transfer';
 export const writeKey = (directory: string, { key }: Ticket): Promise<string> =>
   writeReadable(join(directory, `${randomUUID()}.key`), `${IDENTITY}:${key}\n`);
 
-/** A new file that all may read. Resolves to its path. */
+/** A new file that all may read. Resolves to its path. A failure leaves no file. */
 export async function writeReadable(path: string, text: string): Promise<string> {
-  await writeFile(path, text, { mode: 0o600, flag: 'wx' });
-  await chmod(path, 0o444);
-  return path;
+  try {
+    await writeFile(path, text, { mode: 0o600, flag: 'wx' });
+    await chmod(path, 0o444);
+    return path;
+  } catch (thrown) {
+    await bestEffort(() => rm(path, { force: true }), unreported);
+    throw thrown;
+  }
 }
