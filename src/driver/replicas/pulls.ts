@@ -202,7 +202,7 @@ export class Pulls {
     const { snapshotId } = snapshot;
     const { catalogue, registry } = this.deps;
     if (this.isRunning(snapshotId)) return;
-    const record = await this.#settled(snapshot);
+    const record = await this.#settled(order);
     const nowNs = this.#nowNs();
     if (record !== null && isAsked) await catalogue.replicaAsked(snapshotId, nowNs);
     if (record?.nextOffset === null) {
@@ -222,8 +222,6 @@ export class Pulls {
       const { cloneName } = order;
       const times = { askedNs: isAsked ? nowNs : 0n, usedNs: nowNs };
       const row = { ...snapshot, pool: backend.pool, baseId: piece.baseId, cloneName, ...times };
-      const found = record === null ? await this.#promisedWithoutRow(snapshot) : null;
-      if (found !== null) return catalogue.putReplica({ ...row, ...found, baseId: null, nextOffset: null });
       // Before the row, because `begin` goes on with whatever is there: even without a row, if rows were lost.
       await replicasOf(record === null ? backend : registry.owning(record.pool)).delete(snapshotId);
       await catalogue.putReplica({ ...row, promiseId: null, nextOffset: 0n });
@@ -236,11 +234,13 @@ export class Pulls {
    * The row, which a kill or a catalogue that could not be written may have left behind what the pool holds. A part of a snapshot
    * of another origin is removed: nothing goes on with it.
    */
-  async #settled(snapshot: DescribedSnapshot): Promise<ReplicaRecord | null> {
+  async #settled(order: PullOrder): Promise<ReplicaRecord | null> {
+    const { snapshot } = order;
     const { snapshotId } = snapshot;
     const { catalogue, registry } = this.deps;
     const record = await catalogue.replicaById(snapshotId);
-    if (record === null || record.nextOffset === null) return record;
+    if (record === null) return this.#adopted(order);
+    if (record.nextOffset === null) return record;
     const replicas = replicasOf(registry.owning(record.pool));
     const held = (await replicas.list()).find((each) => each.snapshotId === snapshotId);
     if (held?.isComplete === true) {
@@ -255,16 +255,20 @@ export class Pulls {
     return null;
   }
 
-  /** Where a complete replica is whose row was lost, if it is promised. Its own node may be lost before it is pulled again. */
-  async #promisedWithoutRow({
-    snapshotId,
-    sizeBytes,
-  }: DescribedSnapshot): Promise<Pick<ReplicaRecord, 'pool' | 'promiseId'> | null> {
+  /**
+   * The row of a complete replica that has lost it, if it is promised: its own node may be lost before it is pulled again. Null if
+   * there is none.
+   */
+  async #adopted({ snapshot, cloneName }: PullOrder): Promise<ReplicaRecord | null> {
+    const { snapshotId, sizeBytes } = snapshot;
     for (const { pool, replicas } of this.deps.registry.all) {
       const held = (await replicas?.list())?.find((each) => each.snapshotId === snapshotId);
       if (held?.promiseId == null) continue;
       await replicas?.check(snapshotId, sizeBytes);
-      return { pool, promiseId: held.promiseId };
+      const { promiseId } = held;
+      const row = { ...snapshot, pool, cloneName, promiseId, baseId: null, nextOffset: null };
+      await this.deps.catalogue.putReplica({ ...row, askedNs: 0n, usedNs: this.#nowNs() });
+      return this.deps.catalogue.replicaById(snapshotId);
     }
     return null;
   }

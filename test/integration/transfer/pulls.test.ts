@@ -514,7 +514,8 @@ test('no rule removes a promised replica, also without its row, which the next p
   await replicas.check(snapshotId, sizeBytes);
   const file = join(to.directory, 'snapshots', `${snapshotId}.replica`);
   const { ino } = statSync(file);
-  await bring(puller().pulls, wanted);
+  // The pool is full.
+  await bring(puller({ backend }).pulls, wanted);
   assert.deepEqual([statSync(file).ino, (await catalogue.replicaById(snapshotId))?.promiseId], [ino, promiseId]);
   await keeper.endPromise(snapshotId, promiseId);
   await keeper.endPromise(snapshotId, promiseId);
