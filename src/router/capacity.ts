@@ -1,8 +1,10 @@
 /** GetCapacity over several nodes: the nodes of a topology, and the sum of their answers. Pure. */
+
+import { encodeMessage } from '../base/csi/proto.js';
 import type { RequestOf } from '../base/csi/service.js';
 import { isWithin, nodeSegment } from '../base/csi/topology.js';
 import { parseTopology } from '../base/csi/topology-fields.js';
-import { decode, encode } from './messages.js';
+import { decode } from './messages.js';
 
 /** The nodes in the topology of the request; all nodes if the request has no topology. */
 export function nodesWithin<Node extends { id: string }>(
@@ -18,7 +20,7 @@ export function nodesWithin<Node extends { id: string }>(
 /** Asks a node how many bytes it has available for a volume like the requested one. */
 export function capacityRequest(request: RequestOf<'CreateVolume'>): Buffer {
   const { volume_capabilities, parameters } = request;
-  return encode('GetCapacityRequest', { volume_capabilities, parameters });
+  return encodeMessage('GetCapacityRequest', { volume_capabilities, parameters });
 }
 
 interface Capacity {
@@ -35,7 +37,7 @@ export function totalCapacity(answers: readonly Buffer[]): Buffer {
   const available = found.reduce((sum, each) => sum + BigInt(each.available_capacity), 0n);
   const largest = sizes(found, 'maximum_volume_size').reduce(max, null);
   const smallest = sizes(found, 'minimum_volume_size').reduce(min, null);
-  return encode('GetCapacityResponse', {
+  return encodeMessage('GetCapacityResponse', {
     available_capacity: String(available),
     ...(largest === null ? {} : { maximum_volume_size: { value: String(largest) } }),
     ...(smallest === null ? {} : { minimum_volume_size: { value: String(smallest) } }),

@@ -14,25 +14,26 @@ import {
   rpcCapabilities,
   VOLUME_EXPANSION,
 } from '../base/csi/capabilities.js';
-import { encode, fieldsOf } from './messages.js';
+import { encodeMessage } from '../base/csi/proto.js';
+import { fieldsOf } from './messages.js';
 
 /** The encoded response of a plugin of this version that has every optional capability. */
 export function capabilitiesFor(rpc: string, csiLevel: CsiLevel): Buffer {
   const settings = { csiLevel, controllerPublish: true };
   switch (rpc) {
     case 'GetPluginCapabilities':
-      return encode('GetPluginCapabilitiesResponse', {
+      return encodeMessage('GetPluginCapabilitiesResponse', {
         capabilities: [
           ...pluginServices(settings).map((type) => ({ service: { type } })),
           ...VOLUME_EXPANSION.map((type) => ({ volume_expansion: { type } })),
         ],
       });
     case 'ControllerGetCapabilities':
-      return encode('ControllerGetCapabilitiesResponse', {
+      return encodeMessage('ControllerGetCapabilitiesResponse', {
         capabilities: rpcCapabilities(controllerCapabilities(settings)),
       });
     case 'GroupControllerGetCapabilities':
-      return encode('GroupControllerGetCapabilitiesResponse', {
+      return encodeMessage('GroupControllerGetCapabilitiesResponse', {
         capabilities: rpcCapabilities(GROUP_CAPABILITIES),
       });
     default:

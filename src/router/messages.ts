@@ -3,7 +3,7 @@
  * not know. Knows the wire format of protobuf, and no RPC.
  */
 import protobuf from 'protobufjs';
-import { CONVERSION, csiMessage } from '../base/csi/proto.js';
+import { decodeMessage } from '../base/csi/proto.js';
 import { CsiError } from '../base/errors.js';
 
 /** One field of a message: its number, and its bytes with the tag. */
@@ -55,17 +55,10 @@ function parseFields(message: Buffer): RawField[] {
   return fields;
 }
 
-/** @param typeName relative to csi.v1 */
-export function encode(typeName: string, message: object): Buffer {
-  const type = csiMessage(typeName);
-  return Buffer.from(type.encode(type.fromObject(message)).finish());
-}
-
 /** The decoded message, as base/csi/proto.ts describes. @throws CsiError INTERNAL, as fieldsOf does */
 export function decode<Message>(typeName: string, bytes: Buffer): Message {
-  const type = csiMessage(typeName);
   try {
-    return type.toObject(type.decode(bytes), CONVERSION) as Message;
+    return decodeMessage(typeName, bytes);
   } catch (thrown) {
     throw CsiError.internal(`a node sent bytes that are not a ${typeName}`, { cause: thrown });
   }

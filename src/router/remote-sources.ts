@@ -10,6 +10,7 @@ import type { Logger } from 'pino';
 import { bestEffort, unreported } from '../base/best-effort.js';
 import { nodeKeyOf } from '../base/csi/handles.js';
 import type { NodeRpc, NodeRpcs, PullStateMessage } from '../base/csi/node-proto.js';
+import type { CallContext } from '../base/csi/service.js';
 import { CsiError, messageOf, StatusCode } from '../base/errors.js';
 import { Periodic } from '../base/periodic.js';
 import { parseHostPort } from '../base/settings/values.js';
@@ -48,7 +49,7 @@ const BEFORE_DEADLINE_MS = 1000;
 
 export class RemoteSources {
   readonly #bringing = new SingleFlight<string, void>();
-  /** When a call last asked for a snapshot that is being brought, by the router's clock. */
+  /** When a call last asked for a snapshot that is being brought, by the router's clock; Infinity while one waits for its end. */
   readonly #asked = new Map<string, number>();
   /** What the last answer of the node that pulls says, while a snapshot is being brought. */
   readonly #states = new Map<string, PullStateMessage>();
@@ -72,23 +73,32 @@ export class RemoteSources {
    */
   async bring(node: NodeConnection, snapshotId: string, wanted: Wanted, deadline: number): Promise<void> {
     const waitMs = Math.min(ANSWER_MS, deadline - BEFORE_DEADLINE_MS - Date.now());
-    const key = keyOf(node, snapshotId);
-    this.#asked.set(key, this.deps.now());
-    const work = this.#bringing.run(key, () => this.#bring(node, snapshotId, wanted));
-    await withTimeout(work, Math.max(0, waitMs), () => {
-      throw underWay(node, snapshotId, this.#states.get(key));
+    const pull = this.#askFor(node, snapshotId, wanted, this.deps.now());
+    await withTimeout(pull, Math.max(0, waitMs), () => {
+      throw underWay(node, snapshotId, this.#states.get(keyOf(node, snapshotId)));
     });
+  }
+
+  /** As bring, but waits as long as it takes. */
+  pull(node: NodeConnection, snapshotId: string, wanted: Wanted): Promise<void> {
+    return this.#askFor(node, snapshotId, wanted, Infinity);
+  }
+
+  #askFor(node: NodeConnection, snapshotId: string, wanted: Wanted, askedAt: number): Promise<void> {
+    const key = keyOf(node, snapshotId);
+    this.#asked.set(key, Math.max(askedAt, this.#asked.get(key) ?? 0));
+    return this.#bringing.run(key, () => this.#bring(node, snapshotId, wanted));
   }
 
   /** The snapshot of a volume that a clone with this name is made from on another node. NOT_FOUND if there is no such volume. */
   async snapshotForClone(volumeId: string, cloneName: string): Promise<string> {
     const owner = this.deps.owning(nodeKeyOf(volumeId) ?? '', volumeId);
-    return (await this.#ask(owner, 'SnapshotForClone', { volume_id: volumeId, clone_name: cloneName })).snapshot_id;
+    return (await this.ask(owner, 'SnapshotForClone', { volume_id: volumeId, clone_name: cloneName })).snapshot_id;
   }
 
   /** Whether the node has a complete replica of the snapshot. False if it does not answer. */
   async hasReplica(node: NodeConnection, snapshotId: string): Promise<boolean> {
-    const found = await this.#ask(node, 'FindSnapshot', { snapshot_id: snapshotId, snapshot: null }).catch(() => null);
+    const found = await this.ask(node, 'FindSnapshot', { snapshot_id: snapshotId, snapshot: null }).catch(() => null);
     return found?.pull?.status === 'COMPLETE';
   }
 
@@ -97,7 +107,7 @@ export class RemoteSources {
     const asking = this.deps.nodes().filter(({ isConnected }) => isConnected);
     await Promise.all(
       asking.map(async (node) => {
-        const { pulls } = await this.#ask(node, 'ListPulls', {}).catch(() => ({ pulls: [] }));
+        const { pulls } = await this.ask(node, 'ListPulls', {}).catch(() => ({ pulls: [] }));
         for (const { snapshot, pool, clone_name: cloneName } of pulls) {
           const id = snapshot?.snapshot_id ?? '';
           const bring = this.#bringing.run(keyOf(node, id), () => this.#bring(node, id, { pool, cloneName }));
@@ -117,11 +127,11 @@ export class RemoteSources {
       for (;;) {
         const askedAt = this.#asked.get(key);
         if (this.deps.now() - (askedAt ?? since) >= ASKED_MS) throw notAsked(node, snapshotId);
-        const asked = askedAt !== undefined && askedAt !== told;
+        const asked = askedAt !== undefined && (askedAt !== told || askedAt === Infinity);
         told = askedAt;
-        const found = await this.#ask(node, 'FindSnapshot', { snapshot_id: snapshotId, snapshot: null });
+        const found = await this.ask(node, 'FindSnapshot', { snapshot_id: snapshotId, snapshot: null });
         if (found.pull?.status === 'COMPLETE') {
-          void this.#closeTransfer(node, snapshotId);
+          void this.closeTransfer(node, snapshotId);
           return;
         }
         const state = await this.#fetchPiece(node, snapshotId, wanted, asked, found.pull);
@@ -143,9 +153,9 @@ export class RemoteSources {
     pull: PullStateMessage | null,
   ): Promise<PullStateMessage> {
     const owner = this.deps.owning(nodeKeyOf(snapshotId) ?? '', snapshotId);
-    const { snapshot } = await this.#ask(owner, 'FindSnapshot', { snapshot_id: snapshotId, snapshot: null });
+    const { snapshot } = await this.ask(owner, 'FindSnapshot', { snapshot_id: snapshotId, snapshot: null });
     if (snapshot === null) throw notThere(owner, snapshotId);
-    const { bases } = await this.#ask(node, 'FindSnapshot', { snapshot_id: snapshotId, snapshot });
+    const { bases } = await this.ask(node, 'FindSnapshot', { snapshot_id: snapshotId, snapshot });
     const begun = pull?.base_snapshot_id ?? '';
     // Its size was compared when the pull began.
     const own =
@@ -154,24 +164,35 @@ export class RemoteSources {
     const offered = goesOn ? own : [...own, ...bases.filter((each) => each.snapshot_id !== begun)];
     const offset = goesOn ? pull.offset : '0';
     const opening = { snapshot_id: snapshotId, reader: node.id, bases: offered, offset };
-    const piece = await this.#ask(owner, 'OpenTransfer', opening);
+    const piece = await this.ask(owner, 'OpenTransfer', opening);
     const host = await hostOf(owner);
     const order = { snapshot, pool, host, piece, asked, wait_ms: PIECE_MS, clone_name: cloneName };
-    return this.#ask(node, 'PullSnapshot', order);
+    return this.ask(node, 'PullSnapshot', order);
   }
 
-  /** Frees the port. Whoever has opened the transfer may have ended since. Never rejects. */
-  async #closeTransfer(node: NodeConnection, snapshotId: string): Promise<void> {
+  /** Frees the port of a transfer to a node. Whoever has opened it may have ended since. Never rejects. */
+  async closeTransfer(node: NodeConnection, snapshotId: string): Promise<void> {
     // If it fails, the transfer ends by itself.
     await bestEffort(async () => {
       const owner = this.deps.owning(nodeKeyOf(snapshotId) ?? '', snapshotId);
-      await this.#ask(owner, 'CloseTransfer', { snapshot_id: snapshotId, reader: node.id });
+      await this.ask(owner, 'CloseTransfer', { snapshot_id: snapshotId, reader: node.id });
     }, unreported);
   }
 
-  async #ask<R extends NodeRpc>(node: NodeConnection, rpc: R, request: NodeRpcs[R][0]): Promise<NodeRpcs[R][1]> {
+  /**
+   * Asks a node. FAILED_PRECONDITION if its version does not know the question.
+   *
+   * @param of the call that the question belongs to; left out if it belongs to none
+   */
+  async ask<R extends NodeRpc>(
+    node: NodeConnection,
+    rpc: R,
+    request: NodeRpcs[R][0],
+    of?: Pick<CallContext, 'deadline' | 'signal'>,
+  ): Promise<NodeRpcs[R][1]> {
     // The node ends the call at the deadline, and a connection that is lost ends it at once.
-    const call = { deadline: Date.now() + CALL_MS, signal: new AbortController().signal, caller: 'router' };
+    const { deadline, signal } = of ?? { deadline: Date.now() + CALL_MS, signal: new AbortController().signal };
+    const call = { deadline, signal, caller: 'router' };
     try {
       return await callNode(node, rpc, request, call);
     } catch (thrown) {

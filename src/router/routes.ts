@@ -11,12 +11,14 @@ import { CsiError } from '../base/errors.js';
 /**
  * - router: the router answers.
  * - handle: the node in the handles of the request.
+ * - copied: as handle; with a copy on another node if its class says so (copies.ts).
+ * - everywhere: as handle, and then all other nodes if that node does not know the object.
  * - placed: a node chosen by source and topology (create-volume.ts).
  * - capacity: the sum over the nodes of the topology.
  * - list: all nodes, one after the other, unless a handle names one.
  * - common: what all reachable nodes have in common.
  */
-export type Route = 'router' | 'handle' | 'placed' | 'capacity' | 'list' | 'common';
+export type Route = 'router' | 'handle' | 'copied' | 'everywhere' | 'placed' | 'capacity' | 'list' | 'common';
 
 /** Every RPC that the router serves: the RPCs of all services except Node. */
 export const ROUTES = {
@@ -33,8 +35,8 @@ export const ROUTES = {
   ControllerGetVolumeHealth: 'handle',
   GetCapacity: 'capacity',
   ControllerGetCapabilities: 'common',
-  CreateSnapshot: 'handle',
-  DeleteSnapshot: 'handle',
+  CreateSnapshot: 'copied',
+  DeleteSnapshot: 'everywhere',
   ListSnapshots: 'list',
   GetSnapshot: 'handle',
   ControllerExpandVolume: 'handle',

@@ -10,7 +10,7 @@ import type { Logger } from 'pino';
 import type { CsiLevel } from '../base/csi/capabilities.js';
 import { nodeKeyOf } from '../base/csi/handles.js';
 import { parsePage } from '../base/csi/pagination.js';
-import { CSI_PACKAGE, servedServices } from '../base/csi/proto.js';
+import { CSI_PACKAGE, encodeMessage, servedServices } from '../base/csi/proto.js';
 import {
   type AnyService,
   type CallContext,
@@ -22,9 +22,10 @@ import {
 import { CsiError, StatusCode } from '../base/errors.js';
 import { capacityRequest, nodesWithin, totalCapacity } from './capacity.js';
 import { capabilitiesFor, commonEntries } from './common-capabilities.js';
+import { Copies } from './copies.js';
 import { VolumePlacement } from './create-volume.js';
 import { type ListRequest, mergedPage } from './merged-lists.js';
-import { decode, encode, fieldsOfRequest } from './messages.js';
+import { decode, fieldsOfRequest } from './messages.js';
 import { callNode } from './node-calls.js';
 import type { NodeCall, NodeConnection } from './node-connection.js';
 import type { Clock } from './node-list.js';
@@ -84,7 +85,10 @@ export function createRouterServices(deps: RouterDependencies): {
   return {
     services: (['Controller', 'GroupController', 'SnapshotMetadata'] as const).map((name) => router.service(name)),
     pluginCapabilities: router.unary('Identity', 'GetPluginCapabilities', 'common'),
-    stop: () => router.remoteSources.stop(),
+    stop: async () => {
+      await router.copies.stop();
+      await router.remoteSources.stop();
+    },
   };
 }
 
@@ -92,11 +96,19 @@ class RoutedServices {
   readonly #callers = new Callers();
   readonly placement: VolumePlacement;
   readonly remoteSources: RemoteSources;
+  readonly copies: Copies;
 
   constructor(private readonly deps: RouterDependencies) {
     this.remoteSources = new RemoteSources({
       nodes: () => deps.nodes.all,
       owning: (key, handle) => deps.nodes.owning(key, handle),
+      logger: deps.logger,
+      now: deps.now,
+    });
+    this.copies = new Copies({
+      nodes: () => deps.nodes.all,
+      sources: this.remoteSources,
+      patience: () => delay(ANSWER_MS, undefined, { ref: false }),
       logger: deps.logger,
       now: deps.now,
     });
@@ -144,6 +156,10 @@ class RoutedServices {
         return (_request, context) => this.#common(service, rpc, context);
       case 'handle':
         return (request, context) => this.#ask(this.#nodeFor(rpc, request), service, rpc, context);
+      case 'copied':
+        return (request, context) => this.#createSnapshot(request, context);
+      case 'everywhere':
+        return (request, context) => this.#deleteSnapshot(request, context);
       case 'router':
         throw new Error(`${rpc} is not passed on`);
     }
@@ -196,6 +212,22 @@ class RoutedServices {
       return this.#ask(node, 'Controller', 'CreateVolume', context);
     }
     return this.placement.create(request, context);
+  }
+
+  async #createSnapshot(request: RequestOf<'CreateSnapshot'>, context: CallContext): Promise<Buffer> {
+    const node = this.#nodeFor('CreateSnapshot', request);
+    const { source_volume_id: volumeId, parameters } = request;
+    const isCopied = parameters['copies'] !== undefined && nodeKeyOf(volumeId) !== null;
+    if (!isCopied) return this.#ask(node, 'Controller', 'CreateSnapshot', context);
+    context.note({ node: node.id });
+    return this.copies.createSnapshot(node, volumeId, context);
+  }
+
+  async #deleteSnapshot(request: RequestOf<'DeleteSnapshot'>, context: CallContext): Promise<Buffer> {
+    const node = this.#nodeFor('DeleteSnapshot', request);
+    const { snapshot_id: id } = request;
+    const remove = (): Promise<Buffer> => this.#ask(node, 'Controller', 'DeleteSnapshot', context);
+    return nodeKeyOf(id) === null ? remove() : this.copies.deleteSnapshot(node, id, context, remove);
   }
 
   async #capacity(request: RequestOf<'GetCapacity'>, context: CallContext): Promise<Buffer> {
@@ -278,7 +310,7 @@ class RoutedServices {
 /** The request of any list, changed to ask for one page. Its fields 1 and 2 are max_entries and starting_token. */
 function pageOf(request: Buffer, { maxEntries, startingToken }: ListRequest): Buffer {
   const kept = fieldsOfRequest(request).filter(({ number }) => number > 2);
-  const page = encode('ListVolumesRequest', {
+  const page = encodeMessage('ListVolumesRequest', {
     max_entries: maxEntries === 0 ? LIST_BATCH : maxEntries,
     starting_token: startingToken,
   });

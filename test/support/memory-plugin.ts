@@ -12,6 +12,7 @@ import { createLogger } from '../../src/base/logger.js';
 import { BackendRegistry } from '../../src/driver/backends/registry.js';
 import { openCatalogue } from '../../src/driver/catalogue/catalogue-client.js';
 import { type Config, parseConfig } from '../../src/driver/config/config.js';
+import { createCopiedSnapshot } from '../../src/driver/controller/create-snapshot.js';
 import { NativePool } from '../../src/driver/native/pool.js';
 import { ScanThreads } from '../../src/driver/native/scan-threads.js';
 import { createIdentityService } from '../../src/driver/plugin/identity.js';
@@ -19,10 +20,12 @@ import { nodeRpcs } from '../../src/driver/plugin/node-rpcs.js';
 import { requestCheck } from '../../src/driver/plugin/request-check.js';
 import { createServices } from '../../src/driver/plugin/services.js';
 import { CloneSnapshots } from '../../src/driver/replicas/clone-snapshots.js';
+import { Copies } from '../../src/driver/replicas/copies.js';
 import { describeSnapshot } from '../../src/driver/replicas/described-snapshot.js';
 import { OpenTransfers } from '../../src/driver/replicas/open-transfers.js';
 import { Pulls } from '../../src/driver/replicas/pulls.js';
 import { ReplicaKeeper } from '../../src/driver/replicas/replica-keeper.js';
+import { findRoom } from '../../src/driver/replicas/room.js';
 import { claimNodeIdentity } from '../../src/driver/volumes/node-identity.js';
 import { OperationLocks } from '../../src/driver/volumes/operation-locks.js';
 import { claimPool, type ReconcileReport, reconcile } from '../../src/driver/volumes/reconcile.js';
@@ -143,7 +146,21 @@ export class MemoryPlugin {
     const built = createServices(config, { ...parts, changeLists: null, logger });
     const transfers = new OpenTransfers({ ...shared, scanThreads, backendOf, settings: config.transfers });
     const pulls = new Pulls(shared);
+    const lost = { found: false, refusal: () => CsiError.internal('no row is lost') };
+    const check = requestCheck(identity, lost);
+    const copies = new Copies({ catalogue, lacksRows: () => false });
     const served = nodeRpcs(() => ({
+      copies,
+      findRoom: (volumeId, pool) => findRoom({ ...shared, pulls, settings: config.transfers }, volumeId, pool),
+      createCopiedSnapshot: async (request, nodeId, context) => {
+        check('CreateSnapshot', request);
+        return createCopiedSnapshot(
+          { ...shared, config, snapshots: built.snapshots, copyFailure: () => null },
+          request,
+          nodeId,
+          context,
+        );
+      },
       clones: new CloneSnapshots({ catalogue, snapshots: built.snapshots, transfers, logger }),
       findVolume: (name, signal) => volumeNamed({ catalogue, locks }, name, signal),
       describeSnapshot: (snapshotId) => describeSnapshot(catalogue, registry, snapshotId),
@@ -159,8 +176,7 @@ export class MemoryPlugin {
       routed: listen === null ? null : { settings: listen, nodeUri: uri, rpcs, pollMs: 100 },
     });
     await server.start();
-    const lost = { found: false, refusal: () => CsiError.internal('no row is lost') };
-    server.open(built.services, requestCheck(identity, lost));
+    server.open(built.services, check);
     this.#client = new CsiClient(config.endpoint);
     this.#close.push(
       () => server.stop(),

@@ -2,7 +2,8 @@
  * Plugins in network namespaces of their own, and a router in another, as the nodes of a cluster: real processes, pools, cables
  * and certificates. Mounts and devices are those of this machine. Needs root.
  */
-import { writeFileSync } from 'node:fs';
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { StatusCode } from '../../src/base/errors.js';
@@ -114,6 +115,15 @@ export class NodeCluster {
     });
   }
 
+  /** Starts a node again with nothing of what it knew and had, under its name. */
+  async reinstall(node: number): Promise<void> {
+    await this.plugin(node).stop();
+    rmSync(this.place.path(this.nodeId(node)), { recursive: true });
+    this.#poolPaths[node] = join(this.poolPath(node), 'reinstalled');
+    mkdirSync(this.poolPath(node));
+    await this.startPlugin(node);
+  }
+
   /** What a command prints on a node. */
   async command(t: TestContext, node: number, ...args: string[]): Promise<string> {
     const env = {
@@ -168,5 +178,17 @@ export class NodeCluster {
     await Promise.all(nodes.map((_, index) => this.startPlugin(index + 1)));
     writeFileSync(this.place.path('nodes.json'), JSON.stringify({ nodes }));
     await this.startRouter();
+  }
+}
+
+/** Repeats a call while a node cannot be reached. */
+export async function untilReachable<T>(call: () => Promise<T>): Promise<T> {
+  for (;;) {
+    try {
+      return await call();
+    } catch (thrown) {
+      if ((thrown as { code?: number }).code !== StatusCode.UNAVAILABLE) throw thrown;
+      await delay(100);
+    }
   }
 }

@@ -49,6 +49,7 @@ export function snapshotRecord(
     state: 'ready',
     creationTimeNs: 1_700_000_000_987_654_321n,
     pristine: false,
+    awaitsCopy: false,
     parameters: {},
     ...fields,
   };

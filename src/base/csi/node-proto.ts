@@ -57,6 +57,23 @@ export interface PromiseMessage {
   readonly promise_id: string;
 }
 
+export interface RoomMessage {
+  readonly serves: boolean;
+  readonly pool: string;
+  readonly holds: boolean;
+  readonly room_bytes: string;
+  readonly newest_sequence: string;
+}
+
+export interface CopyMessage {
+  readonly snapshot_id: string;
+  readonly promise_id: string;
+  readonly node_id: string;
+  readonly state: string | number;
+  readonly pool: string;
+  readonly volume_id: string;
+}
+
 /** The request and the response of each RPC. */
 export interface NodeRpcs {
   FindVolume: [{ readonly name: string }, { readonly volume_id: string }];
@@ -93,6 +110,12 @@ export interface NodeRpcs {
   ];
   KeepReplica: [PromiseMessage, object];
   EndReplica: [PromiseMessage, object];
+  DeleteReplica: [{ readonly snapshot_id: string }, object];
+  CreateCopiedSnapshot: [{ readonly request: Buffer; readonly node_id: string }, { readonly response: Buffer }];
+  FindRoom: [{ readonly volume_id: string; readonly pool: string }, RoomMessage];
+  ListCopies: [object, { readonly copies: readonly CopyMessage[] }];
+  ChooseCopy: [PromiseMessage & { readonly node_id: string }, object];
+  ReportCopy: [PromiseMessage & { readonly outcome: string | number; readonly failure: string }, object];
   ListPulls: [
     object,
     {

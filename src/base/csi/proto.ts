@@ -70,6 +70,18 @@ export function csiMessage(typeName: string): protobuf.Type {
   return csiProto().root.lookupType(`${CSI_PACKAGE}.${typeName}`);
 }
 
+/** @param typeName as above */
+export function encodeMessage(typeName: string, message: object): Buffer {
+  const type = csiMessage(typeName);
+  return Buffer.from(type.encode(type.fromObject(message)).finish());
+}
+
+/** @param typeName as above. Throws if the bytes are not such a message. */
+export function decodeMessage<Message>(typeName: string, bytes: Buffer): Message {
+  const type = csiMessage(typeName);
+  return type.toObject(type.decode(bytes), CONVERSION) as Message;
+}
+
 /** @param file the path relative to the package */
 export function loadProto<Name extends string>(
   file: string,

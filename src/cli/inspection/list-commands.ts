@@ -201,7 +201,8 @@ function snapshots(node: NodeView, exclusive: Exclusive): Listing {
   const titles = ['ID', 'VOLUME', 'POOL', 'SIZE', ...exclusiveTitle(exclusive), 'STATE', 'TAKEN', 'NAME'];
   const taken = node.catalogue.snapshots.map((snapshot) => {
     const { snapshotId, name, pool, groupSnapshotId } = snapshot;
-    const state = stateOf(node, snapshot, heldIn(node, pool, 'snapshots', snapshotId) !== null);
+    const found = stateOf(node, snapshot, heldIn(node, pool, 'snapshots', snapshotId) !== null);
+    const state = found === 'ready' && snapshot.awaitsCopy ? 'awaits copy' : found;
     const label = name ?? `(of group ${groupSnapshotId})`;
     return snapshotRow({ ...snapshot, reason: null }, state, label, exclusive);
   });
@@ -246,8 +247,8 @@ function snapshotRow(snapshot: ShownSnapshot, state: string, label: string, excl
 function replicas({ catalogue }: NodeView): Listing {
   const titles = ['ID', 'VOLUME', 'POOL', 'SIZE', 'STATE', 'TAKEN', 'LAST USED', 'FROM'];
   const rows = catalogue.replicas.map((replica) => {
-    const { snapshotId: id, volumeId, pool, sizeBytes, baseId, nextOffset } = replica;
-    const state = nextOffset === null ? 'complete' : 'unfinished';
+    const { snapshotId: id, volumeId, pool, sizeBytes, baseId, nextOffset, promiseId } = replica;
+    const state = nextOffset !== null ? 'unfinished' : promiseId === null ? 'complete' : 'promised';
     const [taken, used] = [time(replica.creationTimeNs), time(replica.usedNs)];
     const json = { id, volumeId, pool, sizeBytes, state, taken, used, baseId, durableBytes: nextOffset ?? sizeBytes };
     return { json, cells: [id, volumeId, pool, size(sizeBytes), state, taken, used, baseId ?? '-'] };

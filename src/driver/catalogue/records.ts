@@ -60,6 +60,8 @@ export interface SnapshotRecord {
   parameters: StringMap;
   /** The volume was pristine when the snapshot was taken, and so is a volume restored from it. */
   pristine: boolean;
+  /** No other node keeps a copy yet, although the snapshot was requested with one. */
+  awaitsCopy: boolean;
 }
 
 /** A snapshot before the catalogue has assigned its sequence. */
@@ -177,6 +179,31 @@ export interface ReplicaRecord extends DescribedSnapshot {
   /** When a call last asked for it, and when it was last used: completed, cloned, or the base of another. */
   askedNs: bigint;
   usedNs: bigint;
+}
+
+/**
+ * pending: the other node is to pull the snapshot and to promise the copy. kept: it has promised. ending: the snapshot was
+ * deleted, or another node was chosen, and the copy is to be removed.
+ */
+export type CopyState = 'pending' | 'kept' | 'ending';
+
+/** A copy of a snapshot of this node on another node. */
+export interface CopyRecord {
+  /** Random, and in the records of both nodes. */
+  promiseId: string;
+  snapshotId: string;
+  nodeId: string;
+  state: CopyState;
+  /** When the node was chosen. */
+  chosenNs: bigint;
+}
+
+/** A copy that work is left for. */
+export interface UnsettledCopy extends CopyRecord {
+  /** Of the snapshot; '' once the snapshot is deleted. */
+  volumeId: string;
+  /** Of the other node, as the parameters of the snapshot's volume name it; '': the default. */
+  pool: string;
 }
 
 /** Part of a list that is ordered by id. */

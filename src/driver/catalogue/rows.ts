@@ -5,6 +5,8 @@ import type { VolumeCapability } from '../../base/csi/volume-capability.js';
 import type { Row } from '../database/connection.js';
 import type {
   ControllerPublicationRecord,
+  CopyRecord,
+  CopyState,
   GroupSnapshotRecord,
   PublicationRecord,
   ReplicaRecord,
@@ -53,6 +55,17 @@ export function snapshotRow(row: Row): SnapshotRecord {
     creationTimeNs: integer(row, 'creation_time_ns'),
     parameters: json<StringMap>(row, 'parameters'),
     pristine: integer(row, 'pristine') === 1n,
+    awaitsCopy: integer(row, 'awaits_copy') === 1n,
+  };
+}
+
+export function copyRow(row: Row): CopyRecord {
+  return {
+    promiseId: text(row, 'promise_id'),
+    snapshotId: text(row, 'snapshot_id'),
+    nodeId: text(row, 'node_id'),
+    state: text(row, 'state') as CopyState,
+    chosenNs: integer(row, 'chosen_ns'),
   };
 }
 

@@ -130,5 +130,19 @@ export const CATALOGUE_STEPS: readonly string[] = [
     used_ns INTEGER NOT NULL
   ) STRICT;
   CREATE INDEX replicas_by_volume ON replicas(volume_id, sequence);
+
+  -- 1 until another node keeps a copy: callers are told that the snapshot is not ready, whatever its state.
+  ALTER TABLE snapshots ADD COLUMN awaits_copy INTEGER NOT NULL DEFAULT 0 CHECK (awaits_copy IN (0, 1));
+
+  -- Copies of snapshots of this node that other nodes have promised, or are to promise. A row outlives its snapshot until the
+  -- other node has removed its copy.
+  CREATE TABLE copies (
+    promise_id TEXT PRIMARY KEY,
+    snapshot_id TEXT NOT NULL,
+    node_id TEXT NOT NULL,
+    state TEXT NOT NULL CHECK (state IN ('pending', 'kept', 'ending')),
+    chosen_ns INTEGER NOT NULL
+  ) STRICT, WITHOUT ROWID;
+  CREATE INDEX copies_by_snapshot ON copies(snapshot_id);
   `,
 ];

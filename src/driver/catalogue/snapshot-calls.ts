@@ -6,7 +6,9 @@
 import { CsiError } from '../../base/errors.js';
 import { freesSpace, reads, takesSpace, writes } from '../database/calls.js';
 import { insertUnique, type SqliteConnection } from '../database/connection.js';
+import { endCopies, insertCopy } from './copy-calls.js';
 import type {
+  CopyRecord,
   GroupSnapshotRecord,
   ListPage,
   MemberSize,
@@ -46,8 +48,12 @@ export function snapshotCalls(database: SqliteConnection) {
     listSnapshots: reads((page?: ListPage, filter?: SnapshotFilter): SnapshotRecord[] =>
       listSnapshots(database, page, filter),
     ),
-    /** Inserts the snapshot and assigns its sequence. */
-    insertSnapshot: takesSpace((snapshot: NewSnapshot): SnapshotRecord => insertSnapshot(database, snapshot)),
+    /** Inserts the snapshot and assigns its sequence. The same transaction records the copy that it awaits, unless that is null. */
+    insertSnapshot: takesSpace((snapshot: NewSnapshot, copy: CopyRecord | null = null): SnapshotRecord => {
+      const inserted = insertSnapshot(database, snapshot);
+      if (copy !== null) insertCopy(database, copy);
+      return inserted;
+    }),
     commitSnapshot: writes((snapshotId: string, creationTimeNs: bigint, sizeBytes: bigint): SnapshotRecord => {
       commit(database, snapshotId, creationTimeNs, sizeBytes);
       return existingSnapshot(database, snapshotId);
@@ -57,7 +63,7 @@ export function snapshotCalls(database: SqliteConnection) {
     ),
     /**
      * Removes the snapshot. With the last snapshot of a deleted volume, also removes the volume's `deleted` row. The same
-     * transaction records the retained base, unless `base` is null.
+     * transaction records the retained base, unless `base` is null, and that its copies on other nodes are to be removed.
      */
     removeSnapshot: freesSpace((snapshotId: string, base: NewRetainedBase | null): void => {
       const snapshot = snapshotById(database, snapshotId);
@@ -174,7 +180,7 @@ function insertSnapshot(database: SqliteConnection, snapshot: NewSnapshot): Snap
   insertUnique(`snapshot name '${snapshot.name}'`, () =>
     database.run(
       `INSERT INTO snapshots (snapshot_id, name, group_snapshot_id, volume_id, pool, size_bytes,
-         state, creation_time_ns, parameters, pristine) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+         state, creation_time_ns, parameters, pristine, awaits_copy) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
       snapshot.snapshotId,
       snapshot.name,
       snapshot.groupSnapshotId,
@@ -185,6 +191,7 @@ function insertSnapshot(database: SqliteConnection, snapshot: NewSnapshot): Snap
       snapshot.creationTimeNs,
       JSON.stringify(snapshot.parameters),
       snapshot.pristine ? 1 : 0,
+      snapshot.awaitsCopy ? 1 : 0,
     ),
   );
   return existingSnapshot(database, snapshot.snapshotId);
@@ -202,6 +209,7 @@ function commit(database: SqliteConnection, snapshotId: string, creationTimeNs: 
 /** Runs inside the caller's transaction. */
 function removeSnapshot(database: SqliteConnection, snapshot: SnapshotRecord, base: NewRetainedBase | null): void {
   if (base !== null) insertRetainedBase(database, snapshot, base);
+  endCopies(database, snapshot.snapshotId);
   database.run('DELETE FROM snapshots WHERE snapshot_id = ?', snapshot.snapshotId);
   dropOrphanedLineage(database, snapshot.volumeId);
 }

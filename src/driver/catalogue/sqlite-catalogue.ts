@@ -11,6 +11,7 @@ import { reads, writes } from '../database/calls.js';
 import { type Row, SqliteConnection } from '../database/connection.js';
 import { serveDatabase } from '../database/database-service.js';
 import type { DatabaseDefinition } from '../database/definition.js';
+import { copyCalls } from './copy-calls.js';
 import type { RecordedObjects, UnfinishedWork } from './records.js';
 import { replicaCalls } from './replica-calls.js';
 import { retainedBaseCalls } from './retained-base-calls.js';
@@ -46,6 +47,7 @@ export function catalogueCalls(database: SqliteConnection) {
     ...groupCalls(database),
     ...retainedBaseCalls(database),
     ...replicaCalls(database),
+    ...copyCalls(database),
     ...stagingCalls(database),
     ...publicationCalls(database),
     ...controllerPublicationCalls(database),

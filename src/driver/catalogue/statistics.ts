@@ -2,6 +2,7 @@
 
 import { reads } from '../database/calls.js';
 import type { Row, SqliteConnection } from '../database/connection.js';
+import type { CopyState } from './records.js';
 
 export interface CatalogueStatistics {
   pools: PoolCounts[];
@@ -9,6 +10,8 @@ export interface CatalogueStatistics {
   volumes: VolumeCounts[];
   /** How many ready volumes are beyond the limit. */
   omittedVolumes: number;
+  /** How many copies of snapshots other nodes keep, or are to make or to remove. */
+  copies: Readonly<Record<CopyState, number>>;
 }
 
 /** How many ready volumes and snapshots a pool has, and its retained bases and replicas. */
@@ -19,6 +22,9 @@ export interface PoolCounts {
   usableBases: number;
   usableBaseBytes: bigint;
   invalidatedBases: number;
+  /** Complete, and promised to the nodes of their snapshots. */
+  promisedReplicas: number;
+  /** Complete, and promised to nobody. */
   completeReplicas: number;
   unfinishedReplicas: number;
 }
@@ -30,6 +36,8 @@ export interface VolumeCounts {
   sizeBytes: bigint;
   /** How many ready snapshots the volume has. */
   snapshots: number;
+  /** When the newest snapshot was taken that another node keeps a copy of; null if there is none. */
+  newestCopyNs: bigint | null;
 }
 
 export function statisticsCalls(database: SqliteConnection) {
@@ -40,7 +48,9 @@ export function statisticsCalls(database: SqliteConnection) {
         .all(
           `SELECT volume_id, name, pool, size_bytes,
              (SELECT COUNT(*) FROM snapshots
-                WHERE volume_id = volumes.volume_id AND state = 'ready') AS snapshots
+                WHERE volume_id = volumes.volume_id AND state = 'ready') AS snapshots,
+             (SELECT MAX(creation_time_ns) FROM snapshots JOIN copies USING (snapshot_id)
+                WHERE volume_id = volumes.volume_id AND copies.state = 'kept') AS newest_copy_ns
            FROM volumes WHERE state = 'ready' ORDER BY created_ns, volume_id LIMIT ?`,
           limit,
         )
@@ -59,14 +69,19 @@ export function statisticsCalls(database: SqliteConnection) {
              (SELECT COUNT(*) FROM retained_bases
                 WHERE pool = pools.name AND invalid_reason IS NOT NULL) AS invalidated,
              (SELECT COUNT(*) FROM replicas
-                WHERE pool = pools.name AND next_offset IS NULL) AS complete_replicas,
+                WHERE pool = pools.name AND next_offset IS NULL AND promise_id IS NOT NULL) AS promised_replicas,
+             (SELECT COUNT(*) FROM replicas
+                WHERE pool = pools.name AND next_offset IS NULL AND promise_id IS NULL) AS complete_replicas,
              (SELECT COUNT(*) FROM replicas
                 WHERE pool = pools.name AND next_offset IS NOT NULL) AS unfinished_replicas
            FROM pools ORDER BY name`,
         )
         .map(poolCounts);
       const all = pools.reduce((sum, pool) => sum + pool.volumes, 0);
-      return { pools, volumes, omittedVolumes: all - volumes.length };
+      const copies = { pending: 0, kept: 0, ending: 0 };
+      for (const row of database.all('SELECT state, COUNT(*) AS count FROM copies GROUP BY state'))
+        copies[row['state'] as CopyState] = Number(row['count']);
+      return { pools, volumes, omittedVolumes: all - volumes.length, copies };
     }),
   };
 }
@@ -78,6 +93,7 @@ function volumeCounts(row: Row): VolumeCounts {
     pool: String(row['pool']),
     sizeBytes: row['size_bytes'] as bigint,
     snapshots: Number(row['snapshots']),
+    newestCopyNs: row['newest_copy_ns'] as bigint | null,
   };
 }
 
@@ -89,6 +105,7 @@ function poolCounts(row: Row): PoolCounts {
     usableBases: Number(row['usable']),
     usableBaseBytes: row['usable_bytes'] as bigint,
     invalidatedBases: Number(row['invalidated']),
+    promisedReplicas: Number(row['promised_replicas']),
     completeReplicas: Number(row['complete_replicas']),
     unfinishedReplicas: Number(row['unfinished_replicas']),
   };

@@ -56,7 +56,7 @@ export function snapshotMessage(snapshot: SnapshotRecord, config: SnapshotMessag
     size_bytes: String(snapshot.sizeBytes),
     creation_time: timestampMessage(snapshot.creationTimeNs),
     // A snapshot that is still being deleted cannot be restored or cloned.
-    ready_to_use: snapshot.state === 'ready',
+    ready_to_use: snapshot.state === 'ready' && !snapshot.awaitsCopy,
     group_snapshot_id: snapshot.groupSnapshotId ?? '',
     // Callers take an empty list to mean that all nodes can use the snapshot.
     accessible_topology: isPlaced ? [{ segments: nodeSegment(config) }] : [],

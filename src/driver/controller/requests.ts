@@ -98,13 +98,18 @@ function parseContentSource(source: RequestOf<'CreateVolume'>['volume_content_so
   throw CsiError.invalidArgument(`${field} is set and contains neither a snapshot nor a volume`);
 }
 
-/** Classes of snapshots and of group snapshots have no parameters. Orchestrator keys and `passedOver` are ignored. */
-export function parseSnapshotParameters(value: StringMap, ...passedOver: string[]): StringMap {
-  for (const key of Object.keys(parseMap(value, 'parameters'))) {
-    if (isOrchestratorKey(key) || passedOver.includes(key)) continue;
-    throw CsiError.invalidArgument(`parameters['${key}'] is not known: a snapshot class has no parameters`);
+/** The parameters of a class of snapshots, or of group snapshots, among `known`. Orchestrator keys are dropped. */
+export function parseSnapshotParameters(value: StringMap, ...known: string[]): StringMap {
+  const entries = Object.entries(parseMap(value, 'parameters')).filter(([key]) => !isOrchestratorKey(key));
+  for (const [key] of entries) {
+    if (known.includes(key)) continue;
+    throw CsiError.invalidArgument(
+      key === 'copies'
+        ? "parameters['copies'] is for routers and single snapshots: a node alone knows no other node; call a router"
+        : `parameters['${key}'] is not known: a snapshot class has no such parameter`,
+    );
   }
-  return {};
+  return Object.fromEntries(entries);
 }
 
 export interface CreateSnapshotParams {
@@ -114,13 +119,14 @@ export interface CreateSnapshotParams {
   requirement: TopologyRequirement | null;
 }
 
-export function parseCreateSnapshot(request: RequestOf<'CreateSnapshot'>): CreateSnapshotParams {
+/** @param known the parameters that the class may have */
+export function parseCreateSnapshot(request: RequestOf<'CreateSnapshot'>, ...known: string[]): CreateSnapshotParams {
   requireFields(request, 'source_volume_id', 'name');
   parseSecrets(request.secrets, 'secrets');
   return {
     name: requireName(request.name, 'name'),
     sourceVolumeId: requireString(request.source_volume_id, 'source_volume_id'),
-    parameters: parseSnapshotParameters(request.parameters),
+    parameters: parseSnapshotParameters(request.parameters, ...known),
     requirement: parseTopologyRequirement(request.accessibility_requirements, 'accessibility_requirements'),
   };
 }

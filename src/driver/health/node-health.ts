@@ -66,7 +66,7 @@ async function conditionsOf(deps: LookDependencies, probe: PoolProbe, view: Volu
 async function storageOf(probe: PoolProbe, { volume, poolFailure }: VolumeView): Promise<StorageObservations> {
   if (poolFailure === null) return probe.volume(volume);
   const pool = { failure: poolFailure.message, capacity: null };
-  return { sizeBytes: volume.sizeBytes, pool, pending: null, condition: null };
+  return { sizeBytes: volume.sizeBytes, pool, pending: null, condition: null, copyFailure: null };
 }
 
 const getStorageHealth: Handler<'NodeGetStorageHealth'> = async (deps, request) => {

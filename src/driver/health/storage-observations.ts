@@ -20,6 +20,8 @@ export interface HealthDependencies {
   backendOf(pool: string): Backend;
   /** The call that waits for the volume's file system or device; null if none does. */
   pendingCall?: ((volumeId: string) => PendingCall | null) | undefined;
+  /** Why a snapshot of the volume has no copy on another node yet; null if none lacks one after an attempt. */
+  copyFailure?: ((volumeId: string) => string | null) | undefined;
 }
 
 /** The maximum age of a pool probe that a VolumeCondition is based on. */
@@ -74,17 +76,21 @@ export class PoolProbe {
   async volume(volume: VolumeRecord): Promise<StorageObservations> {
     const { sizeBytes } = volume;
     const pool = await this.pool(volume.pool);
-    const pending = this.deps.pendingCall?.(volume.volumeId) ?? null;
-    if (pool.failure !== null) return { sizeBytes, pool, pending, condition: null };
+    const known = {
+      sizeBytes,
+      pending: this.deps.pendingCall?.(volume.volumeId) ?? null,
+      copyFailure: this.deps.copyFailure?.(volume.volumeId) ?? null,
+    };
+    if (pool.failure !== null) return { ...known, pool, condition: null };
     const probe = this.#probes.get(volume.pool);
     try {
       const backend = this.deps.backendOf(volume.pool);
       const condition = await this.#inTime(volume.pool, backend.volumes.condition(volume.volumeId));
-      return { sizeBytes, pool, pending, condition };
+      return { ...known, pool, condition };
     } catch (thrown) {
       // The pool died after its probe: the volumes after this one must not each wait for it.
       if (this.#probes.get(volume.pool) === probe) this.#probes.delete(volume.pool);
-      return { sizeBytes, pool: unreachable(thrown), pending, condition: null };
+      return { ...known, pool: unreachable(thrown), condition: null };
     }
   }
 

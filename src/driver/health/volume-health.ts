@@ -36,6 +36,8 @@ export interface StorageObservations {
   pending: PendingCall | null;
   /** Null if the pool cannot be asked. */
   condition: StorageCondition | null;
+  /** Why a snapshot of the volume has no copy on another node yet; null if none lacks one after an attempt. */
+  copyFailure: string | null;
 }
 
 /** What can be seen of a file system where the volume is staged or published. */
@@ -123,8 +125,9 @@ function storageConditions(found: StorageObservations): HealthEntry[] {
 }
 
 /** Freezes nothing to find a freeze: a call that waits for a thaw shows it, or a snapshot that found one in place. */
-function copyConditions({ pending, condition }: StorageObservations): HealthEntry[] {
+function copyConditions({ pending, condition, copyFailure }: StorageObservations): HealthEntry[] {
   const entries: HealthEntry[] = [];
+  if (copyFailure !== null) entries.push(entry('DEGRADED', 'CopyFails', `no copy on another node: ${copyFailure}`));
   if (pending !== null && pending.forMs >= HANGS_MS) {
     const seconds = Math.floor(pending.forMs / 1000);
     const message = `${pending.what} has waited ${seconds} s: if it is frozen, fsfreeze --unfreeze; see its disk`;

@@ -42,6 +42,8 @@ export class StorageMetrics {
   readonly #counts = new SingleFlight<'catalogue', CatalogueStatistics>();
   readonly #gauges: ReturnType<typeof poolGauges>;
   readonly #volumeGauges: ReturnType<typeof volumeGauges>;
+  readonly #copies: Gauge<'state'>;
+  readonly #copyFailures: Counter;
   readonly #events: Counter<'pool' | 'level'>;
   readonly #pieces: Counter<'pool' | 'outcome'>;
   readonly #pulledBytes: Counter<'pool'>;
@@ -62,6 +64,15 @@ export class StorageMetrics {
     this.#volumeGauges = volumeGauges(registry);
     const help = '1 if the catalogue answered in time, otherwise 0';
     this.#catalogueUp = gaugeMaker(registry)('catalogue_up', help);
+    this.#copies = gaugeMaker(registry, 'state')(
+      'copies',
+      'copies of snapshots that other nodes are to make (pending), keep, or are to remove (ending)',
+    );
+    this.#copyFailures = new Counter({
+      name: 'blockdelta_copy_failures_total',
+      help: 'attempts of routers to have a copy of a snapshot made that have failed',
+      registers: [registry],
+    });
     this.#events = new Counter({
       name: 'blockdelta_pool_events_total',
       help: 'log lines of pools outside of calls, by level',
@@ -91,6 +102,11 @@ export class StorageMetrics {
   /** From this call on, each collection reads these sources. */
   observe(sources: StorageSources): void {
     this.#sources = sources;
+  }
+
+  /** A copy of a snapshot could not be made on another node. */
+  copyFailed(): void {
+    this.#copyFailures.inc();
   }
 
   poolEvent(pool: string, level: PoolEvent['level']): void {
@@ -177,12 +193,14 @@ export class StorageMetrics {
       gauges.bases.set({ pool, state: 'usable' }, of.usableBases);
       gauges.bases.set({ pool, state: 'invalidated' }, of.invalidatedBases);
       gauges.baseBytes.set({ pool }, Number(of.usableBaseBytes));
+      gauges.replicas.set({ pool, state: 'promised' }, of.promisedReplicas);
       gauges.replicas.set({ pool, state: 'complete' }, of.completeReplicas);
       gauges.replicas.set({ pool, state: 'unfinished' }, of.unfinishedReplicas);
       for (const outcome of PIECE_OUTCOMES) this.#pieces.inc({ pool, outcome }, 0);
       this.#pulledBytes.inc({ pool }, 0);
     }
     this.#volumeGauges.omitted.set(counts.omittedVolumes);
+    for (const [state, count] of Object.entries(counts.copies)) this.#copies.set({ state }, count);
   }
 
   /** Sets the gauges of VOLUMES_AT_ONCE volumes at a time, so that other work runs in between. */
@@ -191,11 +209,12 @@ export class StorageMetrics {
     const volumes = this.#volumeGauges;
     for (const [index, counted] of counts.volumes.entries()) {
       if (index % VOLUMES_AT_ONCE === 0) await setImmediate();
-      const { volumeId: volume, pool, name, sizeBytes, snapshots } = counted;
+      const { volumeId: volume, pool, name, sizeBytes, snapshots, newestCopyNs } = counted;
       const labels = { pool, volume };
       volumes.info.set({ ...labels, name }, 1);
       volumes.size.set(labels, Number(sizeBytes));
       volumes.snapshots.set(labels, snapshots);
+      if (newestCopyNs !== null) volumes.newestCopy.set(labels, Number(newestCopyNs / 1_000_000n) / 1000);
       const used = space.get(pool)?.get(volume);
       if (used !== undefined) volumes.used.set(labels, Number(used));
     }
@@ -255,7 +274,11 @@ function poolGauges(registry: Registry) {
       'state',
     ),
     baseBytes: gauge('pool_retained_bases_bytes', 'space that usable retained bases take'),
-    replicas: gauge('pool_replicas', 'copies of snapshots of other nodes, complete or not', 'state'),
+    replicas: gauge(
+      'pool_replicas',
+      'copies of snapshots of other nodes: promised to their nodes, complete as a cache, or unfinished',
+      'state',
+    ),
     thinMode: gauge(
       'pool_thin_mode',
       '1 for the mode that device-mapper reports for a thin pool, 0 for the others',
@@ -276,6 +299,10 @@ function volumeGauges(registry: Registry) {
     size: gauge('volume_size_bytes', 'size of the volume'),
     used: gauge('volume_used_bytes', 'space that its blocks take in the pool, including blocks that snapshots share'),
     snapshots: gauge('volume_snapshots', 'ready snapshots of the volume'),
+    newestCopy: gauge(
+      'volume_newest_copy_timestamp_seconds',
+      'when the newest snapshot was taken that another node keeps a copy of; absent without one',
+    ),
     omitted: gaugeMaker(registry)(
       'volumes_omitted',
       'volumes without their own metrics, because there are too many volumes or the metrics are off',

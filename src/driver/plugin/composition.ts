@@ -18,14 +18,17 @@ import { CatalogueBackups } from '../catalogue/backups.js';
 import { type AsyncCatalogue, openCatalogue } from '../catalogue/catalogue-client.js';
 import type { PublicationRecord } from '../catalogue/records.js';
 import type { Config } from '../config/config.js';
+import { createCopiedSnapshot } from '../controller/create-snapshot.js';
 import type { DatabaseEvent } from '../database/thread-task.js';
 import { assertCanOpenDirectories } from '../host/process-capabilities.js';
 import type { PluginMetrics } from '../metrics/plugin-metrics.js';
 import { CloneSnapshots } from '../replicas/clone-snapshots.js';
+import { Copies } from '../replicas/copies.js';
 import { describeSnapshot } from '../replicas/described-snapshot.js';
 import { OpenTransfers } from '../replicas/open-transfers.js';
 import { Pulls } from '../replicas/pulls.js';
 import { ReplicaKeeper } from '../replicas/replica-keeper.js';
+import { findRoom } from '../replicas/room.js';
 import { ChangeListMaker } from '../volumes/change-list-maker.js';
 import { claimNodeIdentity } from '../volumes/node-identity.js';
 import { OperationLocks } from '../volumes/operation-locks.js';
@@ -150,8 +153,11 @@ async function compose(
   ];
   await marker.started();
   metrics?.observeStorage({ registry, catalogue });
+  const observeCopy = metrics?.storage.copyFailed.bind(metrics.storage);
+  const copies = new Copies({ catalogue, lacksRows: () => lost.found, observe: observeCopy });
   const parts = {
     ...shared,
+    copyFailure: (volumeId: string) => copies.failureOf('volumeId', volumeId),
     ...threads,
     identity,
     changeLists: config.changeLists ? changeLists : null,
@@ -165,6 +171,7 @@ async function compose(
   });
   const facts = await startFacts(registry, state.lastStop);
   const { services, snapshots } = createServices(config, parts);
+  const check = requestCheck(identity, lost);
   const clones = new CloneSnapshots({ catalogue, snapshots, transfers, logger });
   for (const work of [...background, clones]) {
     teardown.add(() => work.stop());
@@ -173,7 +180,7 @@ async function compose(
   return {
     facts,
     services,
-    check: requestCheck(identity, lost),
+    check,
     health: () => health.get(),
     nodeSide: {
       findVolume: (name, signal) => volumeNamed({ catalogue, locks }, name, signal),
@@ -182,6 +189,13 @@ async function compose(
       transfers,
       pulls,
       replicas: keeper,
+      copies,
+      findRoom: (volumeId, pool) => findRoom({ ...shared, pulls, settings: config.transfers }, volumeId, pool),
+      createCopiedSnapshot: async (request, nodeId, context) => {
+        check('CreateSnapshot', request);
+        const copyFailure = (snapshotId: string) => copies.failureOf('snapshotId', snapshotId);
+        return createCopiedSnapshot({ catalogue, config, snapshots, copyFailure }, request, nodeId, context);
+      },
     },
     publicationsOf: (volumeId) => catalogue.publications(volumeId),
   };

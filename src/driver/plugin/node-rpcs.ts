@@ -1,15 +1,18 @@
 /** The node's side of blockdelta.node.v1 (proto/node.proto), for routers. */
 import { requireString } from '../../base/csi/fields.js';
 import { NODE_SERVICE, type NodeRpc, type NodeRpcs, nodeMethod, nodeProto } from '../../base/csi/node-proto.js';
-import { requestTypeOf } from '../../base/csi/proto.js';
-import type { CallContext } from '../../base/csi/service.js';
+import { decodeMessage, encodeMessage, requestTypeOf } from '../../base/csi/proto.js';
+import type { CallContext, RequestOf, ResponseOf } from '../../base/csi/service.js';
+import { CsiError } from '../../base/errors.js';
 import type { ServedRpc } from '../../server/calls/served-rpc.js';
 import type { DescribedSnapshot } from '../catalogue/records.js';
 import type { CloneSnapshots } from '../replicas/clone-snapshots.js';
+import type { Copies } from '../replicas/copies.js';
 import * as messages from '../replicas/node-messages.js';
 import type { OpenTransfers } from '../replicas/open-transfers.js';
 import type { Pulls } from '../replicas/pulls.js';
 import type { ReplicaKeeper } from '../replicas/replica-keeper.js';
+import type { Room } from '../replicas/room.js';
 
 /** What routers ask of the plugin, once it has started. */
 export interface NodeSide {
@@ -21,6 +24,14 @@ export interface NodeSide {
   transfers: Pick<OpenTransfers, 'open' | 'close'>;
   pulls: Pick<Pulls, 'pull' | 'state' | 'bases' | 'asked'>;
   replicas: Pick<ReplicaKeeper, 'promise' | 'endPromise'>;
+  copies: Pick<Copies, 'unsettled' | 'choose' | 'report'>;
+  findRoom(volumeId: string, pool: string): Promise<Room>;
+  /** As createCopiedSnapshot, with the check that precedes every CreateSnapshot. */
+  createCopiedSnapshot(
+    request: RequestOf<'CreateSnapshot'>,
+    nodeId: string | null,
+    context: CallContext,
+  ): Promise<ResponseOf<'CreateSnapshot'> | null>;
 }
 
 type Handlers = {
@@ -79,10 +90,39 @@ const HANDLERS: Handlers = {
     await node.replicas.endPromise(snapshotId, promiseId);
     return {};
   },
+  DeleteReplica: async (request, node) => {
+    await node.replicas.endPromise(messages.deletedReplica(request), null);
+    return {};
+  },
+  CreateCopiedSnapshot: async ({ request, node_id: nodeId }, node, context) => {
+    const decoded = decodeRequest(request);
+    const response = await node.createCopiedSnapshot(decoded, nodeId === '' ? null : nodeId, context);
+    return { response: response === null ? Buffer.alloc(0) : encodeMessage('CreateSnapshotResponse', response) };
+  },
+  FindRoom: async ({ volume_id: volumeId, pool }, node) =>
+    messages.roomMessage(await node.findRoom(requireString(volumeId, 'volume_id'), pool)),
+  ListCopies: async (_request, node) => ({ copies: (await node.copies.unsettled()).map(messages.copyMessage) }),
+  ChooseCopy: async ({ node_id: nodeId, ...promise }, node) => {
+    await node.copies.choose(messages.parsePromise(promise), requireString(nodeId, 'node_id'));
+    return {};
+  },
+  ReportCopy: async (request, node) => {
+    const { copy, outcome } = messages.parseReport(request);
+    await node.copies.report(copy, outcome);
+    return {};
+  },
   ListPulls: async (_request, node) => ({
     pulls: (await node.pulls.asked()).map(({ record, state }) => messages.pullMessage(record, state)),
   }),
 };
+
+function decodeRequest(bytes: Buffer): RequestOf<'CreateSnapshot'> {
+  try {
+    return decodeMessage('CreateSnapshotRequest', bytes);
+  } catch (thrown) {
+    throw CsiError.invalidArgument('request is not an encoded CreateSnapshotRequest', { cause: thrown });
+  }
+}
 
 /** @param node throws UNAVAILABLE until the plugin has started */
 export function nodeRpcs(node: () => NodeSide): ServedRpc[] {

@@ -9,6 +9,7 @@ import { createControllerService } from '../controller/controller.js';
 import { createGroupControllerService } from '../controller/group-controller.js';
 import { controllerHealthRpcs, storageConditionOf } from '../health/controller-health.js';
 import { nodeConditionOf, nodeHealthRpcs } from '../health/node-health.js';
+import type { HealthDependencies } from '../health/storage-observations.js';
 import type { ScanObserver } from '../metadata/scan-observer.js';
 import { createSnapshotMetadataService } from '../metadata/snapshot-metadata.js';
 import type { NativeRunner } from '../native/pool.js';
@@ -30,6 +31,7 @@ export interface Parts {
   catalogue: AsyncCatalogue;
   native: NativeRunner;
   pendingCall?: Threads['pendingCall'];
+  copyFailure?: HealthDependencies['copyFailure'];
   scanThreads: ScanThreads;
   registry: BackendRegistry;
   locks: OperationLocks;
@@ -47,7 +49,8 @@ export function createServices(config: Config, parts: Parts): { services: AnySer
   const { controllerPublish } = config;
   const nodeKey = identity.key;
   const changeLists = parts.changeLists ?? undefined;
-  const observed = { catalogue, native, backendOf, pendingCall: parts.pendingCall };
+  const { pendingCall, copyFailure } = parts;
+  const observed = { catalogue, native, backendOf, pendingCall, copyFailure };
   const node: NodeDependencies = {
     config,
     catalogue,

@@ -7,18 +7,21 @@ import { parseBytes, requireString } from '../../base/csi/fields.js';
 import { isSnapshotId, isVolumeId } from '../../base/csi/handles.js';
 import type {
   BaseMessage,
+  CopyMessage,
   NodeRpcs,
   PieceMessage,
   PromiseMessage,
   PullStateMessage,
+  RoomMessage,
   SnapshotMessage,
 } from '../../base/csi/node-proto.js';
 import { ACCESS_MODES, type VolumeCapability } from '../../base/csi/volume-capability.js';
 import { CsiError } from '../../base/errors.js';
-import type { DescribedSnapshot, ReplicaRecord } from '../catalogue/records.js';
+import type { DescribedSnapshot, ReplicaRecord, UnsettledCopy } from '../catalogue/records.js';
 import { isFileSystem } from '../host/file-systems.js';
 import type { Base, Transfer, TransferRequest } from './open-transfers.js';
 import type { Piece, PullOrder, PullState } from './pulls.js';
+import type { Room } from './room.js';
 
 const invalid = (field: string, what: string): CsiError => CsiError.invalidArgument(`${field} ${what}`);
 
@@ -114,6 +117,40 @@ export function parsePromise({ snapshot_id, promise_id }: PromiseMessage) {
   if (!/^[0-9a-f]{32}$/.test(promiseId)) throw invalid('promise_id', 'is not 32 hexadecimal digits');
   return { snapshotId: snapshotIdIn(snapshot_id, 'snapshot_id'), promiseId };
 }
+
+/** Characters; it becomes a part of messages. */
+const MOST_FAILURE = 1000;
+
+export function parseReport({ outcome, failure, ...promise }: NodeRpcs['ReportCopy'][0]) {
+  const copy = parsePromise(promise);
+  if (outcome === 'FAILED') {
+    if (failure === '') throw invalid('failure', 'is required');
+    return { copy, outcome: { kind: 'failed', failure: failure.slice(0, MOST_FAILURE) } } as const;
+  }
+  if (outcome === 'KEPT') return { copy, outcome: { kind: 'kept' } } as const;
+  if (outcome === 'ENDED') return { copy, outcome: { kind: 'ended' } } as const;
+  throw invalid('outcome', 'is required');
+}
+
+export const deletedReplica = ({ snapshot_id }: NodeRpcs['DeleteReplica'][0]) =>
+  snapshotIdIn(snapshot_id, 'snapshot_id');
+
+export const roomMessage = ({ serves, pool, holds, roomBytes, newestSequence }: Room): RoomMessage => ({
+  serves,
+  pool,
+  holds,
+  room_bytes: String(roomBytes),
+  newest_sequence: String(newestSequence),
+});
+
+export const copyMessage = (copy: UnsettledCopy): CopyMessage => ({
+  snapshot_id: copy.snapshotId,
+  promise_id: copy.promiseId,
+  node_id: copy.nodeId,
+  state: copy.state.toUpperCase(),
+  pool: copy.pool,
+  volume_id: copy.volumeId,
+});
 
 export const baseMessages = (bases: readonly Base[]): BaseMessage[] =>
   bases.map(({ snapshotId, sizeBytes }) => ({ snapshot_id: snapshotId, size_bytes: String(sizeBytes) }));

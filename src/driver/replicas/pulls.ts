@@ -181,6 +181,13 @@ export class Pulls {
       .map((record) => ({ record, state: this.stateOf(record) }));
   }
 
+  /** Bytes that the pool has for replicas. They leave more room than writers need, so that no pull is the reason why one is freed. */
+  async room(backend: Pick<Backend, 'capacity' | 'pool'>): Promise<bigint> {
+    const { totalBytes, freeBytes } = await backend.capacity('recent');
+    const room = freeBytes - replicaReserve(totalBytes) - this.pendingBytes(backend.pool);
+    return room < 0n ? 0n : room;
+  }
+
   /** Bytes that running pulls will still write to the pool. */
   pendingBytes(pool: string): bigint {
     let bytes = 0n;
@@ -352,14 +359,12 @@ export class Pulls {
     );
   }
 
-  /** Replicas leave more room than writers need, so that no pull is the reason why one is freed. */
   async #assertRoom(backend: Backend, { snapshot: { snapshotId }, piece }: PullOrder): Promise<void> {
-    const { totalBytes, freeBytes } = await backend.capacity('recent');
-    const room = freeBytes - replicaReserve(totalBytes) - this.pendingBytes(backend.pool);
+    const room = await this.room(backend);
     const wanted = piece.remainingBytes - piece.dataBytes + piece.writtenBytes;
     if (room >= wanted) return;
     throw CsiError.resourceExhausted(
-      `pool '${backend.pool}' has ${room < 0n ? 0n : room} bytes for replicas, and the rest of snapshot ${snapshotId} takes ` +
+      `pool '${backend.pool}' has ${room} bytes for replicas, and the rest of snapshot ${snapshotId} takes ` +
         `${wanted}: add space to the pool, or make the volume on another node`,
     );
   }

@@ -73,14 +73,22 @@ export class ReplicaKeeper extends Periodic {
     });
   }
 
-  /** Removes the replica that is kept for this promise. Succeeds if there is none. ABORTED while it is in use. */
-  async endPromise(snapshotId: string, promiseId: string): Promise<void> {
+  /**
+   * Removes the replica that is kept for this promise, or a part of one that was to be promised. Succeeds if there is none.
+   * ABORTED while it is in use.
+   *
+   * @param promiseId null: the complete replica goes, whatever it is promised to, because its snapshot was deleted
+   */
+  async endPromise(snapshotId: string, promiseId: string | null): Promise<void> {
     const { catalogue, locks, registry } = this.options;
     await locks.run([snapshotKey(snapshotId)], async () => {
       // The pools, not the rows, which may be lost.
       for (const { replicas } of registry.all) {
         const held = (await replicas?.list())?.find((each) => each.snapshotId === snapshotId);
-        if (held?.promiseId !== promiseId) continue;
+        const isMeant =
+          promiseId === null ? held?.isComplete : held?.promiseId === promiseId || held?.isComplete === false;
+        if (isMeant !== true) continue;
+        this.#assertNotPulled(snapshotId);
         await replicas?.delete(snapshotId);
         await catalogue.removeReplica(snapshotId);
       }
@@ -92,10 +100,9 @@ export class ReplicaKeeper extends Periodic {
    * none any more.
    */
   async remove(snapshotId: string): Promise<boolean> {
-    const { catalogue, locks, registry, pulls } = this.options;
+    const { catalogue, locks, registry } = this.options;
     return locks.run([snapshotKey(snapshotId)], async () => {
-      if (pulls.isRunning(snapshotId))
-        throw CsiError.aborted(`snapshot ${snapshotId} is being pulled; try again later`);
+      this.#assertNotPulled(snapshotId);
       const record = await catalogue.replicaById(snapshotId);
       if (record === null) return true;
       if (record.promiseId !== null) return false;
@@ -103,6 +110,11 @@ export class ReplicaKeeper extends Periodic {
       await catalogue.removeReplica(snapshotId);
       return true;
     });
+  }
+
+  #assertNotPulled(snapshotId: string): void {
+    if (!this.options.pulls.isRunning(snapshotId)) return;
+    throw CsiError.aborted(`snapshot ${snapshotId} is being pulled; try again later`);
   }
 
   async #keep(backend: Backend, records: readonly ReplicaRecord[]): Promise<void> {

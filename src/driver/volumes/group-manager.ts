@@ -44,6 +44,7 @@ export class GroupManager {
         parameters,
         deadline: until,
         isGroup: true,
+        copyNodeId: null,
         sources: sourceVolumeIds.map((volumeId, index) => ({
           volumeId,
           field: `source_volume_ids[${index}]`,

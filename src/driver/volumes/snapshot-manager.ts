@@ -12,6 +12,8 @@ export interface SnapshotRequest {
   name: string;
   sourceVolumeId: string;
   parameters: StringMap;
+  /** The node that is to keep a copy; left out or null if none is. */
+  copyNodeId?: string | null;
   /** When the caller stops waiting, in ms since the epoch; left out if it never does. */
   deadline?: number;
 }
@@ -30,7 +32,7 @@ export class SnapshotManager {
    * @param signal of the call, here and below: a call with a signal waits for its locks, a call without one does not wait
    */
   async create(
-    { name, sourceVolumeId, parameters, deadline }: SnapshotRequest,
+    { name, sourceVolumeId, parameters, copyNodeId = null, deadline }: SnapshotRequest,
     signal?: AbortSignal,
   ): Promise<SnapshotRecord> {
     const copy = { keys: [snapshotNameKey(name)], volumeIds: [sourceVolumeId], deadline };
@@ -40,12 +42,15 @@ export class SnapshotManager {
         parameters,
         deadline: until,
         isGroup: false,
+        copyNodeId,
         sources: [{ volumeId: sourceVolumeId, field: 'source_volume_id' }],
         find: () => this.#find(name),
         assertSame: ({ members: [known] }) => {
-          if (known.volumeId === sourceVolumeId) return;
+          const isSame = known.volumeId === sourceVolumeId && known.parameters['copies'] === parameters['copies'];
+          if (isSame) return;
+          const { copies = '0' } = known.parameters;
           throw CsiError.alreadyExists(
-            `name '${name}' is taken by snapshot ${known.snapshotId} of volume ${known.volumeId}`,
+            `name '${name}' is taken by snapshot ${known.snapshotId} of volume ${known.volumeId}, with copies '${copies}'`,
           );
         },
       });

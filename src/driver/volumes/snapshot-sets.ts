@@ -8,6 +8,7 @@
  * sources stay locked until the snapshots are taken, so the rows' sequence is the order in which the snapshots were taken.
  */
 
+import { randomBytes } from 'node:crypto';
 import { bestEffort, logLeftover } from '../../base/best-effort.js';
 import { newGroupSnapshotId, newSnapshotId } from '../../base/csi/handles.js';
 import type { StringMap } from '../../base/csi/string-map.js';
@@ -15,6 +16,7 @@ import { CsiError, StatusCode } from '../../base/errors.js';
 import type { Backend, SnapshotMember, TakenSnapshots } from '../backends/backend.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
 import type {
+  CopyRecord,
   GroupSnapshotRecord,
   NewRetainedBase,
   NewSnapshot,
@@ -39,6 +41,8 @@ export interface SnapshotSetRequest<S extends SnapshotSet> {
   parameters: StringMap;
   deadline: number | undefined;
   isGroup: boolean;
+  /** The node that is to keep a copy; null if none is. */
+  copyNodeId: string | null;
   /** Volume ids without repetition, each with the field of the request that names it. */
   sources: readonly { volumeId: string; field: string }[];
   /** The set of that name; null if there is none. */
@@ -94,6 +98,9 @@ export async function createSnapshots<S extends SnapshotSet>(
 /** A failure leaves neither storage nor rows behind. */
 async function take<S extends SnapshotSet>(deps: ManagerDependencies, request: SnapshotSetRequest<S>): Promise<S> {
   const { catalogue, registry } = deps;
+  if (request.parameters['copies'] !== undefined && request.copyNodeId === null) {
+    throw CsiError.aborted(`snapshot '${request.name}' has just been deleted or given up; try again`);
+  }
   const volumes: VolumeRecord[] = [];
   for (const { volumeId, field } of request.sources) {
     volumes.push(await findSourceVolume(catalogue, volumeId, field));
@@ -140,7 +147,7 @@ async function insertRows(
   { catalogue, nodeKey }: ManagerDependencies,
   backend: Backend,
   volumes: readonly VolumeRecord[],
-  { name, parameters, isGroup }: Pick<SnapshotSetRequest<SnapshotSet>, 'name' | 'parameters' | 'isGroup'>,
+  { name, parameters, isGroup, copyNodeId }: Omit<SnapshotSetRequest<SnapshotSet>, 'find' | 'assertSame'>,
 ): Promise<SnapshotSet> {
   const groupSnapshotId = isGroup ? newGroupSnapshotId(nodeKey) : null;
   // The commit replaces this time when the snapshots are taken, unless a kill comes in between.
@@ -159,11 +166,13 @@ async function insertRows(
         creationTimeNs,
         parameters: isGroup ? {} : parameters,
         pristine: await isPristine(backend, volume),
+        awaitsCopy: copyNodeId !== null,
       };
     }),
   );
   if (groupSnapshotId === null) {
-    const members = await Promise.all(pending.map((each) => catalogue.insertSnapshot(each)));
+    const copyOf = ({ snapshotId }: NewSnapshot) => (copyNodeId === null ? null : newCopy(snapshotId, copyNodeId));
+    const members = await Promise.all(pending.map((each) => catalogue.insertSnapshot(each, copyOf(each))));
     return { group: null, members };
   }
   const group = {
@@ -175,6 +184,15 @@ async function insertRows(
   };
   return { group, members: await catalogue.insertGroup(group, pending) };
 }
+
+/** A copy that another node is to make. */
+export const newCopy = (snapshotId: string, nodeId: string): CopyRecord => ({
+  promiseId: randomBytes(16).toString('hex'),
+  snapshotId,
+  nodeId,
+  state: 'pending',
+  chosenNs: BigInt(Date.now()) * 1_000_000n,
+});
 
 async function commitRows(
   catalogue: AsyncCatalogue,

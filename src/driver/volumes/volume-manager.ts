@@ -24,7 +24,7 @@ import { PoolAdmission } from './pool-admission.js';
 import { readyVolume } from './ready-volume.js';
 import { expandVolume } from './volume-expansion.js';
 import { chooseSize, incompatibleField, type VolumeRequest } from './volume-rules.js';
-import { assertSourceFileSystem, assertSourcePool, findSource } from './volume-source.js';
+import { assertSourceFileSystem, assertSourcePool, assertSourceReady, findSource } from './volume-source.js';
 
 export class VolumeManager {
   readonly #admission = new PoolAdmission();
@@ -108,6 +108,7 @@ export class VolumeManager {
   async #createNew(request: VolumeRequest): Promise<VolumeRecord> {
     const { catalogue, registry, nodeKey } = this.deps;
     const source = await findSource(catalogue, registry, request, nodeKey);
+    assertSourceReady(source);
     assertSourceFileSystem(source, request.capabilities);
     const pool = request.parameters['pool'];
     const backend = pool === undefined && source !== null ? registry.owning(source.pool) : registry.select(pool ?? '');

@@ -26,6 +26,8 @@ export interface VolumeSource {
   fileSystem: FileSystem | null;
   /** In the pool. */
   object: PoolObjectId;
+  /** A snapshot that is not ready for users, because no other node keeps the copy yet that it was requested with. */
+  awaitsCopy?: boolean;
 }
 
 /** A source whose file system is not known yet. */
@@ -49,13 +51,14 @@ export async function findSource(
       return fromReplica(registry, replica, `snapshot ${sourceSnapshotId}`);
     assertOwn('volume_content_source.snapshot.snapshot_id', sourceSnapshotId, nodeKey);
     if (snapshot?.state === 'deleting') throw snapshotDeleting(sourceSnapshotId, 'DeleteSnapshot');
+    const awaitsCopy = snapshot?.awaitsCopy ?? false;
     const volume = snapshot === null ? null : await catalogue.volumeById(snapshot.volumeId);
     const label = `snapshot ${sourceSnapshotId}`;
     const source = { ...existing(snapshot, label), capabilities: volume?.capabilities ?? [] };
     const backend = registry.owning(source.pool);
     await backend.snapshots.check(sourceSnapshotId, source.sizeBytes);
     const object = { snapshotId: sourceSnapshotId };
-    return { ...source, fileSystem: await fileSystemOf(backend, object, source, volume), object };
+    return { ...source, fileSystem: await fileSystemOf(backend, object, source, volume), object, awaitsCopy };
   }
   if (sourceVolumeId === null) return null;
   if (isForeign(sourceVolumeId, nodeKey)) {
@@ -144,6 +147,12 @@ export function assertSourceFileSystem(source: VolumeSource | null, capabilities
         `${source.fileSystem}, or copy the files to a new volume`,
     );
   }
+}
+
+/** ABORTED while the snapshot awaits its copy, as all answers about it say that it is not ready. */
+export function assertSourceReady(source: VolumeSource | null): void {
+  if (source?.awaitsCopy !== true) return;
+  throw CsiError.aborted(`${source.label} is not ready until another node has its copy; try again`);
 }
 
 function existing(

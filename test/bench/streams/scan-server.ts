@@ -95,5 +95,6 @@ function recordOf(snapshotId: string, { sizeBytes, sequence }: BenchSnapshot): S
     creationTimeNs: 1n,
     parameters: {},
     pristine: false,
+    awaitsCopy: false,
   };
 }

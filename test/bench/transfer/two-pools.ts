@@ -95,7 +95,7 @@ export async function makePools(settings: Settings): Promise<TwoPools> {
       await source.snapshots.create([{ volumeId, snapshotId }]);
       const own = { snapshotId, volumeId, sizeBytes, sequence: BigInt(taken.size + 1), creationTimeNs: 1n };
       const row = { name: snapshotId, groupSnapshotId: null, pool: 'bench', state: 'ready' as const, parameters: {} };
-      taken.set(snapshotId, { ...own, ...row, pristine: false });
+      taken.set(snapshotId, { ...own, ...row, pristine: false, awaitsCopy: false });
       const facts = { pristine: false, fileSystem: null, capabilities: [] };
       return { ...own, ...facts, catalogueUuid: 'c', poolUuid: 'd' };
     };

@@ -7,13 +7,12 @@ import { execFileSync } from 'node:child_process';
 import { closeSync, fsyncSync, openSync, readdirSync, readFileSync, statSync, writeFileSync, writeSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { after, before } from 'node:test';
-import { setTimeout as delay } from 'node:timers/promises';
 import { nodeKey, nodeKeyOf } from '../../../src/base/csi/handles.js';
 import { type Message, mountCapability } from '../../support/csi-client.js';
 import { eventually } from '../../support/eventually.js';
 import { blockDiscard } from '../../support/ioctls.js';
 import { atNight, isNightly } from '../../support/nightly.js';
-import { NodeCluster } from '../../support/node-cluster.js';
+import { NodeCluster, untilReachable } from '../../support/node-cluster.js';
 import { createRequest, type HeldVolume, MIB } from '../../support/orchestrator.js';
 import { seededRandom } from '../../support/random.js';
 import { refused } from '../../support/refusal.js';
@@ -298,18 +297,6 @@ const isRunning = (program: string): boolean =>
       return false;
     }
   });
-
-/** Repeats a call while a node cannot be reached. */
-async function untilReachable<T>(call: () => Promise<T>): Promise<T> {
-  for (;;) {
-    try {
-      return await call();
-    } catch (thrown) {
-      if ((thrown as { code?: number }).code !== 14) throw thrown;
-      await delay(100);
-    }
-  }
-}
 
 // A minute passes before a source counts as lost.
 atNight(test)(

@@ -144,12 +144,14 @@ test('lists and statistics have ready objects, statistics retained bases, and li
         usableBases: 1,
         usableBaseBytes: 4096n,
         invalidatedBases: 1,
+        promisedReplicas: 0,
         completeReplicas: 0,
         unfinishedReplicas: 0,
       },
     ],
-    volumes: [{ volumeId, name, pool, sizeBytes, snapshots: 1 }],
+    volumes: [{ volumeId, name, pool, sizeBytes, snapshots: 1, newestCopyNs: null }],
     omittedVolumes: 1,
+    copies: { pending: 0, kept: 0, ending: 0 },
   });
   assert.equal(catalogue.statistics(0).omittedVolumes, 2);
 });

@@ -13,3 +13,14 @@ test('a snapshot names its node, unless other nodes can pull it or the level of 
   assert.deepEqual(placed('1.13', [10_900]), []);
   assert.deepEqual(placed('1.12', []), []);
 });
+
+test('a snapshot is ready to use unless it is being deleted or awaits its copy', () => {
+  const config = { nodeId: 'node-1', topologyKey: 'key', controllerPublish: false, csiLevel: '1.12' } as const;
+  const isReady = (state: 'ready' | 'deleting', awaitsCopy: boolean) =>
+    snapshotMessage(
+      { ...snapshotRecord(volumeRecord(), { state, awaitsCopy }), sequence: 1n },
+      { ...config, transfers: { ports: [] } },
+    ).ready_to_use;
+  const found = [isReady('ready', false), isReady('ready', true), isReady('deleting', false)];
+  assert.deepEqual(found, [true, false, false]);
+});

@@ -30,6 +30,7 @@ function storage(condition: Partial<StorageCondition> = {}, pool: Partial<PoolCa
     sizeBytes: GIB,
     pool: { failure: null, capacity: capacity(pool) },
     pending: null,
+    copyFailure: null,
     condition: { storedBytes: GIB, runsOnRemoved: false, ...condition },
   };
 }
@@ -99,6 +100,7 @@ const SIGNS: readonly [what: string, signs: string[], conditions: string[]][] = 
     told(storage({ longCopy: { extents: 10n ** 9n, allowedMs: 60_000n } })),
     ['DEGRADED CloneTooLong'],
   ],
+  ['a snapshot of it gets no copy', told({ ...storage(), copyFailure: 'no room' }), ['DEGRADED CopyFails']],
   [
     'its clone nearly outlasted the freeze',
     told(storage({ longCopy: { extents: null, allowedMs: 60_000n } })),

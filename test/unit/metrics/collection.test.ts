@@ -52,7 +52,12 @@ test('readiness is what Probe says, asked once for many questions', async () => 
 
 const MIB = 1n << 20n;
 
-const NOTHING: CatalogueStatistics = { pools: [], volumes: [], omittedVolumes: 0 };
+const NOTHING: CatalogueStatistics = {
+  pools: [],
+  volumes: [],
+  omittedVolumes: 0,
+  copies: { pending: 0, kept: 0, ending: 0 },
+};
 
 function observe({
   backends = [] as Backend[],
@@ -121,7 +126,14 @@ test('a catalogue that does not answer, or fails, is down', async () => {
   assert.equal((await observe({})()).value('blockdelta_catalogue_up'), 1);
 });
 
-const VOLUME = { volumeId: 'v1', name: 'pvc-"1"\n', pool: 'main', sizeBytes: MIB, snapshots: 3 };
+const VOLUME = {
+  volumeId: 'v1',
+  name: 'pvc-"1"\n',
+  pool: 'main',
+  sizeBytes: MIB,
+  snapshots: 3,
+  newestCopyNs: 1_700_000_000_500_000_000n,
+};
 
 test('a volume has figures while it is there, and no name that breaks the format', async () => {
   let statistics: CatalogueStatistics = { ...NOTHING, volumes: [VOLUME] };
@@ -133,6 +145,8 @@ test('a volume has figures while it is there, and no name that breaks the format
   const collect = observe({ statistics: asked });
   const found = await collect();
   assert.equal(found.value('blockdelta_volume_snapshots', { volume: 'v1' }), 3);
+  assert.equal(found.value('blockdelta_volume_newest_copy_timestamp_seconds'), 1_700_000_000.5);
+  assert.equal(found.value('blockdelta_copies', { state: 'pending' }), 0);
   assert.deepEqual(found.labelValues('blockdelta_volume_info', 'name'), ['pvc-\\"1\\"\\n']);
   statistics = NOTHING;
   assert.equal((await collect()).value('blockdelta_volume_snapshots'), undefined);

@@ -121,3 +121,22 @@ test('a piece that cannot be right is refused with the field', () => {
   }
   assert.match(problemOf({ piece: null }), /^3 piece is required/);
 });
+
+test('a report of a copy has an outcome, a failure its reason, and both the ids that name the copy', () => {
+  const report = { snapshot_id: snapshot.snapshotId, promise_id: '1'.repeat(32), outcome: 'KEPT', failure: '' };
+  const parsed = (changed: object) => messages.parseReport(over('ReportCopy', { ...report, ...changed }));
+  const copy = { snapshotId: snapshot.snapshotId, promiseId: report.promise_id };
+  assert.deepEqual(parsed({}), { copy, outcome: { kind: 'kept' } });
+  assert.deepEqual(parsed({ outcome: 'ENDED' }), { copy, outcome: { kind: 'ended' } });
+  const long = { outcome: 'FAILED', failure: 'no room '.repeat(500) };
+  const { outcome } = parsed(long);
+  assert.deepEqual(outcome, { kind: 'failed', failure: long.failure.slice(0, 1000) });
+  for (const [changed, problem] of [
+    [{ outcome: 'UNSPECIFIED' }, /outcome is required/],
+    [{ outcome: 'FAILED' }, /failure is required/],
+    [{ promise_id: '../x' }, /promise_id is not 32 hexadecimal digits/],
+    [{ snapshot_id: 'snap' }, /snapshot_id is not the handle/],
+  ] as const) {
+    assert.throws(() => parsed(changed), problem);
+  }
+});

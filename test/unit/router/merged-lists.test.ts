@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { encodeMessage } from '../../../src/base/csi/proto.js';
 import { StatusCode } from '../../../src/base/errors.js';
 import { decodePosition, encodePosition, type ListRequest, mergedPage } from '../../../src/router/merged-lists.js';
-import { decode, encode, fieldsOf } from '../../../src/router/messages.js';
+import { decode, fieldsOf } from '../../../src/router/messages.js';
 
 interface List {
   entries: { volume: { volume_id: string } }[];
@@ -20,7 +21,7 @@ function nodes(counts: Readonly<Record<string, number>>, padding = 0) {
     const entries = Array.from({ length: end - begin }, (_, index) => ({
       volume: { volume_id: `${key}-${begin + index}${'x'.repeat(padding)}` },
     }));
-    return encode('ListVolumesResponse', { entries, next_token: end < count ? String(end) : '' });
+    return encodeMessage('ListVolumesResponse', { entries, next_token: end < count ? String(end) : '' });
   };
 }
 

@@ -2,15 +2,14 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { newSnapshotId, nodeKey } from '../../../src/base/csi/handles.js';
-import { type NodeRpc, type NodeRpcs, nodeMethod, type PullStateMessage } from '../../../src/base/csi/node-proto.js';
+import type { NodeRpcs, PullStateMessage } from '../../../src/base/csi/node-proto.js';
 import { CsiError, type StatusName } from '../../../src/base/errors.js';
 import { createLogger } from '../../../src/base/logger.js';
-import type { NodeCall, NodeConnection } from '../../../src/router/node-connection.js';
+import type { NodeConnection } from '../../../src/router/node-connection.js';
 import { RemoteSources } from '../../../src/router/remote-sources.js';
+import { type Answers, answeringNode as node } from '../../support/answering-node.js';
 import { eventually } from '../../support/eventually.js';
 import { refused } from '../../support/refusal.js';
-
-type Answers = { [R in NodeRpc]?: (request: NodeRpcs[R][0]) => object | Promise<object> };
 
 const snapshotId = newSnapshotId(nodeKey('a'));
 const snapshot = { snapshot_id: snapshotId, size_bytes: '4096' };
@@ -22,21 +21,6 @@ const state = (status: string, fields: Partial<PullStateMessage> = {}): object =
   bytes_per_second: '10',
   ...fields,
 });
-
-/** A connection that answers from a table, and what it was asked. */
-function node(id: string, answers: Answers): { node: NodeConnection; asked: string[] } {
-  const asked: string[] = [];
-  const unary = async ({ path, request }: NodeCall): Promise<Buffer> => {
-    const rpc = path.split('/').at(-1) as NodeRpc;
-    const { requestDeserialize, responseSerialize } = nodeMethod(rpc);
-    const decoded = requestDeserialize(request) as never;
-    asked.push(rpc);
-    const answer = answers[rpc];
-    if (answer === undefined) throw CsiError.unimplemented(`${rpc} is not known`);
-    return responseSerialize(await (answer as (request: never) => object)(decoded));
-  };
-  return { node: { id, key: nodeKey(id), address: '10.0.0.1:9810', isConnected: true, unary } as never, asked };
-}
 
 function sources(nodes: readonly { node: NodeConnection }[], now = (): number => 0): RemoteSources {
   const logger = createLogger('info', { write: () => undefined });

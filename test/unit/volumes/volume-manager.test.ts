@@ -175,3 +175,22 @@ test('mutable parameters of the request take precedence over those of the class'
   assert.deepEqual(mutableParameters, { readAheadKiB: '256', loopDirectIo: 'false' });
   assert.deepEqual(createdMutableParameters, { readAheadKiB: '256' });
 });
+
+test('a snapshot that awaits its copy is no source, and its name is taken with that copy only', async () => {
+  const { volumeId } = await managers.volume();
+  const wanted = { name: 'copied', sourceVolumeId: volumeId, parameters: { copies: '1' } };
+  await refused(managers.snapshots.create(wanted), 'ABORTED', /try again/);
+  const snapshot = await managers.snapshots.create({ ...wanted, copyNodeId: 'b' });
+  assert.deepEqual(await managers.snapshots.create(wanted), snapshot);
+  await refused(managers.snapshots.create({ ...wanted, parameters: {} }), 'ALREADY_EXISTS', /with copies '1'/);
+  const { snapshotId } = snapshot;
+  await refused(
+    create('clone', { sourceSnapshotId: snapshotId }),
+    'ABORTED',
+    /not ready until another node has its copy/,
+  );
+  const [copy] = await managers.catalogue.copiesOf(snapshotId);
+  assert.deepEqual([copy?.nodeId, copy?.state], ['b', 'pending']);
+  await managers.catalogue.copyKept(copy?.promiseId ?? '');
+  assert.equal((await create('clone', { sourceSnapshotId: snapshotId })).state, 'ready');
+});

@@ -309,6 +309,7 @@ function rowOf(snapshotId: string, volumeId: string, sequence: number, size: num
     creationTimeNs: 1n,
     parameters: {},
     pristine: false,
+    awaitsCopy: false,
     sequence: BigInt(sequence),
   };
 }

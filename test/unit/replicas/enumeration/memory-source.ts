@@ -27,7 +27,7 @@ export class SourceRows {
     const taken = this.now().snapshots.get(snapshotId);
     if (taken?.state !== 'ready') return null;
     const about = { snapshotId, name: snapshotId, groupSnapshotId: null, volumeId: VOLUME_ID, pool: 'p' };
-    const state = { state: 'ready', creationTimeNs: 1n, parameters: {}, pristine: false } as const;
+    const state = { state: 'ready', creationTimeNs: 1n, parameters: {}, pristine: false, awaitsCopy: false } as const;
     return { ...about, ...state, sizeBytes: sizeOf(taken), sequence: BigInt(taken.sequence) };
   }
 

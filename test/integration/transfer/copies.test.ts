@@ -1,0 +1,212 @@
+/**
+ * Snapshots with a copy on another node: three nodes in network namespaces, pools of their own, and a router. When they are ready,
+ * what stays after a deletion and while nodes are away, and that nothing but a deletion removes a copy.
+ */
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { closeSync, fsyncSync, openSync, readdirSync, writeSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before } from 'node:test';
+import type { Message } from '../../support/csi-client.js';
+import { eventually } from '../../support/eventually.js';
+import { NodeCluster, untilReachable } from '../../support/node-cluster.js';
+import { type HeldVolume, MIB } from '../../support/orchestrator.js';
+import { seededRandom } from '../../support/random.js';
+import { refused } from '../../support/refusal.js';
+import { test } from '../../support/running-plugin.js';
+import { skipUnlessRoot } from '../../support/workspace.js';
+
+const SIZE = 32 * MIB;
+const COPIES = { copies: '1' };
+
+let cluster: NodeCluster;
+
+before(async () => {
+  if (skipUnlessRoot !== false) return;
+  cluster = await NodeCluster.start('copies', { pools: ['xfs', 'btrfs', 'xfs'] });
+});
+after(() => cluster?.dispose());
+
+/** The files of a node's pool that belong to copies of the snapshot, without its handle. */
+const copyOn = (node: number, snapshotId: string): string[] =>
+  readdirSync(join(cluster.poolPath(node), 'snapshots'))
+    .filter((name) => name.startsWith(snapshotId))
+    .map((name) => name.slice(snapshotId.length).replace(/-.*/, ''))
+    .toSorted();
+
+const KEPT = ['.promise', '.replica'];
+
+/** The nodes that keep a copy of the snapshot. */
+const keepers = (snapshotId: string): number[] =>
+  [2, 3].filter((node) => copyOn(node, snapshotId).join() === KEPT.join());
+
+function write(path: string, bytes: number, seed: string): void {
+  const file = openSync(path, 'r+');
+  writeSync(file, seededRandom(seed).bytes(bytes), 0, bytes, 0);
+  fsyncSync(file);
+  closeSync(file);
+}
+
+const take = (volume: HeldVolume, name: string, parameters: object = COPIES): Promise<Message> =>
+  cluster.router.client.controller.CreateSnapshot({ source_volume_id: volume.id, name, parameters });
+
+const isReady = async (snapshotId: string): Promise<boolean> => {
+  const { snapshot } = await cluster.router.client.controller.GetSnapshot({ snapshot_id: snapshotId });
+  return snapshot.ready_to_use;
+};
+
+/** As csi-snapshotter does it: the call is repeated until the snapshot is ready. */
+async function untilReady(volume: HeldVolume, name: string): Promise<string> {
+  let id = '';
+  await eventually(`${name} is ready`, async () => {
+    const { snapshot } = await untilReachable(() => take(volume, name));
+    id = snapshot.snapshot_id;
+    return snapshot.ready_to_use;
+  });
+  return id;
+}
+
+/** Listens on all ports of a node's transfers, so that none can be opened until the returned function is called. */
+async function takePorts(node: number): Promise<() => Promise<void>> {
+  const ports = `for (const port of [10900, 10901, 10902, 10903]) require('node:net').createServer().listen(port);`;
+  const [program = '', ...args] = [...cluster.network.on(node), process.execPath, '-e', `${ports} console.log('on');`];
+  const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'inherit'] });
+  await once(child.stdout, 'data');
+  return async () => {
+    child.kill();
+    await once(child, 'close');
+  };
+}
+
+async function volumeOn1(name: string): Promise<HeldVolume> {
+  const volume = await cluster.create(1, name, { sizeBytes: SIZE });
+  write(await cluster.orchestrator(1).bringUp(volume), 8 * MIB, name);
+  return volume;
+}
+
+test('a snapshot is ready when another node keeps a copy, the next costs what changed, and both copies go with their snapshots', async () => {
+  const a = cluster.orchestrator(1);
+  const volume = await volumeOn1('kept');
+  const { snapshot } = await take(volume, 'first');
+  assert.equal(snapshot.ready_to_use, false);
+  const first = await untilReady(volume, 'first');
+  assert.equal(first, snapshot.snapshot_id);
+  const [node] = keepers(first);
+  assert.ok(node !== undefined);
+  write(volume.targetPath, MIB, 'change');
+  const second = await untilReady(volume, 'second');
+  assert.deepEqual(keepers(second), [node]);
+  assert.match(cluster.plugin(node).log, new RegExp(`"snapshot":"${second}","base":"${first}","bytes":"?1048576`));
+  for (const id of [first, second]) await a.deleteSnapshot(id);
+  await eventually('no copy is left', () => [first, second].every((id) => copyOn(node, id).length === 0));
+  await a.remove(volume);
+});
+
+test('a class with copies needs a router, the number one, a single snapshot and a node that can hold them', async () => {
+  const a = cluster.orchestrator(1);
+  const volume = await volumeOn1('refused');
+  const own = cluster.plugin(1).client.controller;
+  const alone = own.CreateSnapshot({ source_volume_id: volume.id, name: 'alone', parameters: COPIES });
+  await refused(alone, 'INVALID_ARGUMENT', /call a router/);
+  await refused(
+    take(volume, 'two', { copies: '2' }),
+    'INVALID_ARGUMENT',
+    /parameters\['copies'\] is '2' and must be 1/,
+  );
+  const group = { name: 'group', source_volume_ids: [volume.id], parameters: COPIES };
+  await refused(cluster.router.client.groups.CreateVolumeGroupSnapshot(group), 'INVALID_ARGUMENT', /single snapshots/);
+  const { snapshot } = await take(volume, 'plain', {});
+  assert.equal(snapshot.ready_to_use, true);
+  await refused(take(volume, 'plain'), 'ALREADY_EXISTS', /with copies '0'/);
+  for (const node of [2, 3]) await cluster.plugin(node).stop();
+  await refused(take(volume, 'nowhere'), 'FAILED_PRECONDITION', /no other node can hold a copy/);
+  const { entries } = await cluster.router.client.controller.ListSnapshots({ source_volume_id: volume.id });
+  assert.deepEqual(entries.length, 1);
+  for (const node of [2, 3]) await cluster.startPlugin(node);
+  await eventually('a node can hold it again', () =>
+    take(volume, 'somewhere').then(
+      () => true,
+      (thrown) => {
+        assert.equal(thrown.code, 9);
+        return false;
+      },
+    ),
+  );
+  await a.deleteSnapshot(await untilReady(volume, 'somewhere'));
+  await a.deleteSnapshot(snapshot.snapshot_id);
+  await a.remove(volume);
+});
+
+test('a snapshot whose copy is not there yet is not ready for anybody, has lists, and says what it waits for', async () => {
+  const a = cluster.orchestrator(1);
+  const volume = await volumeOn1('pending');
+  const base = await a.snapshot(volume);
+  write(volume.targetPath, MIB, 'change');
+  const release = await takePorts(1);
+  const { snapshot } = await take(volume, 'waits');
+  const id: string = snapshot.snapshot_id;
+  const { client } = cluster.router;
+  const { entries } = await client.controller.ListSnapshots({ snapshot_id: id });
+  assert.deepEqual([snapshot.ready_to_use, entries[0].snapshot.ready_to_use, await isReady(id)], [false, false, false]);
+  const clone = cluster.plugin(1).client.controller.CreateVolume({
+    name: 'too early',
+    capacity_range: { required_bytes: SIZE },
+    volume_capabilities: [volume.capability],
+    volume_content_source: { snapshot: { snapshot_id: id } },
+  });
+  await refused(clone, 'ABORTED', /not ready until another node has its copy/);
+  assert.ok((await client.delta(base, id)).ranges.length > 0);
+  await eventually('it says why', () =>
+    take(volume, 'waits').then(
+      () => false,
+      (thrown) => thrown.code === 14 && /has no copy on another node yet: .*it is tried again/.test(thrown.message),
+    ),
+  );
+  await release();
+  assert.equal(await untilReady(volume, 'waits'), id);
+  await a.deleteSnapshot(id);
+  await a.deleteSnapshot(base);
+  await a.remove(volume);
+});
+
+test('a deletion succeeds while the node of the copy is away, and the copy goes when it is back', async () => {
+  const a = cluster.orchestrator(1);
+  const volume = await volumeOn1('away');
+  const [gone, kept] = [await untilReady(volume, 'gone'), await untilReady(volume, 'stays')];
+  const [node] = keepers(gone);
+  assert.ok(node !== undefined);
+  assert.deepEqual(keepers(kept), [node]);
+  await cluster.plugin(node).kill();
+  await a.deleteSnapshot(gone);
+  assert.deepEqual(copyOn(node, gone), KEPT);
+  // Neither a restart of the owner nor another router forgets it.
+  await cluster.plugin(1).kill();
+  await cluster.startPlugin(1);
+  await cluster.router.kill();
+  await cluster.startRouter();
+  await cluster.startPlugin(node);
+  await eventually('the copy is removed', () => copyOn(node, gone).length === 0);
+  assert.deepEqual(copyOn(node, kept), KEPT);
+  await a.deleteSnapshot(kept);
+  await eventually('no copy is left', () => copyOn(node, kept).length === 0);
+  await a.remove(volume);
+});
+
+test('copies stay when their owner is reinstalled under its name, and go when their handles are deleted', async () => {
+  const volume = await volumeOn1('reinstalled');
+  const snapshots = [await untilReady(volume, 'one'), await untilReady(volume, 'two')] as const;
+  const [node] = keepers(snapshots[0]);
+  assert.ok(node !== undefined);
+  const a = cluster.orchestrator(1);
+  await a.takeDown(volume);
+  await cluster.reinstall(1);
+  const again = await untilReachable(() => cluster.create(1, 'after', { sizeBytes: SIZE }));
+  const other = await untilReady(again, 'other');
+  for (const id of snapshots) assert.deepEqual(copyOn(node, id), KEPT);
+  await a.deleteSnapshot(snapshots[0]);
+  assert.deepEqual([copyOn(node, snapshots[0]), copyOn(node, snapshots[1])], [[], KEPT]);
+  await a.deleteSnapshot(snapshots[1]);
+  await a.deleteSnapshot(other);
+  await a.delete(again);
+});
