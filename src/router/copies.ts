@@ -5,6 +5,7 @@
  * node that holds it promises it before the node of the snapshot counts on it, and removes it before that node forgets it.
  */
 import type { Logger } from 'pino';
+import { nodeKeyOf } from '../base/csi/handles.js';
 import type { CopyMessage, RoomMessage } from '../base/csi/node-proto.js';
 import type { CallContext } from '../base/csi/service.js';
 import { CsiError, messageOf, StatusCode } from '../base/errors.js';
@@ -84,13 +85,13 @@ export class Copies {
     );
     const answer = await remove();
     if (isKnown) void this.#roundOf(owner);
-    else await this.#deleteReplicas(owner, snapshotId);
+    else await this.deleteReplicas(snapshotId);
     return answer;
   }
 
-  /** Never rejects. */
-  async #deleteReplicas(owner: NodeConnection, snapshotId: string): Promise<void> {
-    const others = this.deps.nodes().filter((node) => node !== owner);
+  /** Has all nodes remove their copies of a snapshot. Never rejects. */
+  async deleteReplicas(snapshotId: string): Promise<void> {
+    const others = this.deps.nodes().filter((node) => node.key !== nodeKeyOf(snapshotId));
     const deleted = others.map((node) =>
       this.deps.sources.ask(node, 'DeleteReplica', { snapshot_id: snapshotId }).catch((thrown) => {
         this.deps.logger.info({ node: node.id, snapshot: snapshotId, why: messageOf(thrown) }, 'a copy may be left');

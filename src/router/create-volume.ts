@@ -30,8 +30,8 @@ import type { RemoteSources } from './remote-sources.js';
 export interface CreateVolumeDependencies {
   readonly topologyKey: string;
   nodes(): readonly NodeConnection[];
-  /** Whether complete lists of nodes have lacked the node with this key for an hour. */
-  isRetired(key: string): boolean;
+  /** Whether the node with this key is retired, or complete lists of nodes have lacked it for an hour. */
+  isGone(key: string): boolean;
   ask(node: NodeConnection, context: CallContext): Promise<Buffer>;
   /** Brings snapshots to nodes that make volumes from them. */
   readonly remoteSources: Pick<RemoteSources, 'bring' | 'hasReplica' | 'snapshotForClone'>;
@@ -59,14 +59,23 @@ export class VolumePlacement {
 
   constructor(private readonly deps: CreateVolumeDependencies) {}
 
-  /** Creates the volume of a request without a source, or with one that other nodes may pull. */
-  async create(request: RequestOf<'CreateVolume'>, context: CallContext): Promise<Buffer> {
+  /**
+   * Creates the volume of a request without a source, or with one that other nodes may pull or that these nodes have.
+   *
+   * @param among the nodes that can make the volume; left out if all can
+   */
+  async create(
+    request: RequestOf<'CreateVolume'>,
+    context: CallContext,
+    among?: readonly NodeConnection[],
+  ): Promise<Buffer> {
+    const all = this.deps.nodes();
     const field = 'accessibility_requirements';
     const requirement = parseTopologyRequirement(request.accessibility_requirements, field);
-    const candidates = candidatesFor(requirement, this.deps.nodes(), this.deps.topologyKey);
+    const candidates = candidatesFor(requirement, among ?? all, this.deps.topologyKey);
     const isFree = (requirement?.preferred ?? []).length === 0;
     const [first, ...others] = isFree ? await this.#nearestFirst(candidates, request) : candidates;
-    if (first === undefined) throw this.#noCandidate(requirement);
+    if (first === undefined) throw among === undefined ? this.#noCandidate(requirement) : noCopyThere(request, among);
     this.#noteUnasked(request.name);
     if (others.length === 0) {
       return this.#unlessLost(first.node, () => this.#ask(first.node, request, context));
@@ -85,7 +94,7 @@ export class VolumePlacement {
 
   /**
    * The error if no node meets the requirement: UNAVAILABLE, because a node that is not listed now may have the volume already;
-   * RESOURCE_EXHAUSTED, which makes an orchestrator try another node, if all requisite nodes are retired.
+   * RESOURCE_EXHAUSTED, which makes an orchestrator try another node, if all requisite nodes are gone.
    */
   #noCandidate(requirement: TopologyRequirement | null): CsiError {
     if (requirement === null) return CsiError.unavailable('the router knows no node: list one');
@@ -95,8 +104,8 @@ export class VolumePlacement {
       `no node that the router knows is in the requisite topologies (${named.slice(0, 5).join(', ')}): ` +
       'list the node, or set the same BLOCKDELTA_TOPOLOGY_KEY for the router and the nodes';
     const keys = segments.flatMap(([, value]) => [value, nodeKey(value)]);
-    const areRetired = keys.length > 0 && keys.every((key) => this.deps.isRetired(key));
-    return areRetired ? CsiError.resourceExhausted(message) : CsiError.unavailable(message);
+    const areGone = keys.length > 0 && keys.every((key) => this.deps.isGone(key));
+    return areGone ? CsiError.resourceExhausted(message) : CsiError.unavailable(message);
   }
 
   async #createOnOne(
@@ -297,6 +306,13 @@ function sourceOf({
   if (source?.snapshot != null) return { handle: source.snapshot.snapshot_id, isVolume: false };
   return source?.volume == null ? null : { handle: source.volume.volume_id, isVolume: true };
 }
+
+/** An orchestrator tries another node after RESOURCE_EXHAUSTED. */
+const noCopyThere = (request: RequestOf<'CreateVolume'>, among: readonly NodeConnection[]): CsiError =>
+  CsiError.resourceExhausted(
+    `${sourceOf(request)?.handle} is lost on its own node, and the requisite topologies have none of the nodes with a copy: ` +
+      among.map(({ id }) => id).join(', '),
+  );
 
 function isFull(thrown: unknown): boolean {
   return thrown instanceof CsiError && thrown.code === StatusCode.RESOURCE_EXHAUSTED;

@@ -11,6 +11,8 @@ export interface NodeEntry {
   readonly id: string;
   /** host:port; null if the node is known but its address is not. */
   readonly address: string | null;
+  /** An operator has said that the node is gone, and that nothing of it is used any more. It is not called. */
+  readonly retired?: boolean;
 }
 
 /** A source of lists. */
@@ -42,8 +44,10 @@ export function parseNodeList(text: string): NodeEntry[] {
 
 function parseEntry(entry: unknown, place: string): NodeEntry {
   if (!isObject(entry)) throw new Error(`${place} is not an object`);
-  const { id, address } = entry;
+  const { id, address, retired = false } = entry;
   if (typeof id !== 'string') throw new Error(`${place}.id is not a string`);
+  if (typeof retired !== 'boolean') throw new Error(`${place}.retired is not true or false`);
+  if (retired) return { id: parseNodeId(id), address: null, retired };
   if (typeof address !== 'string') throw new Error(`${place}.address is not a string`);
   const { port } = parseHostPort(`${place}.address`, address);
   if (port === 0) throw new Error(`${place}.address is '${address}', which has no port`);

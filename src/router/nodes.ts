@@ -15,11 +15,12 @@ export interface NodesOptions {
   readonly now: Clock;
 }
 
-/** A node that complete lists have lacked for this time counts as retired. */
-const RETIRED_AFTER_MS = 3_600_000;
+/** A node that complete lists have lacked for this time counts as missing. */
+const MISSING_AFTER_MS = 3_600_000;
 
 export class Nodes {
   #byKey = new Map<string, NodeConnection>();
+  #retired: ReadonlySet<string> = new Set();
   /** When nodes were last listed with an address, by their keys. */
   readonly #lastListed = new Map<string, number>();
   /** Called whenever a node can be reached again. */
@@ -49,12 +50,15 @@ export class Nodes {
   }
 
   /** Applies a new list. Keeps the connections of nodes that have not moved. */
-  update(entries: readonly NodeEntry[]): void {
+  update(listed: readonly NodeEntry[]): void {
     const { logger } = this.options;
+    const entries = listed.filter(({ retired }) => retired !== true);
+    const retired = listed.filter((entry) => entry.retired === true).map(({ id }) => id);
+    this.#retired = new Set(retired.map(nodeKey));
     const now = this.options.now();
     for (const { key, address } of this.all) if (address !== null) this.#lastListed.set(key, now);
     for (const [key, at] of this.#lastListed) {
-      if (now - at >= RETIRED_AFTER_MS) this.#lastListed.delete(key);
+      if (now - at >= MISSING_AFTER_MS) this.#lastListed.delete(key);
     }
     this.#hasAnswered ||= this.all.some(({ hasAnswered }) => hasAnswered);
     this.#isListed = true;
@@ -73,28 +77,41 @@ export class Nodes {
     this.#byKey = new Map(connections.map((node) => [node.key, node]));
     for (const node of before.values()) if (!connections.includes(node)) node.close();
     for (const node of connections) if (before.get(node.key) !== node) void node.connect();
-    logger.info({ nodes: connections.map(({ id }) => id) }, 'the list of nodes has changed');
+    logger.info({ nodes: connections.map(({ id }) => id), retired }, 'the list of nodes has changed');
+  }
+
+  /** Whether the list says that the node with this key is gone. */
+  isRetired(key: string): boolean {
+    return this.#retired.has(key);
   }
 
   /** Whether complete lists have lacked the node with this key for an hour. */
-  isRetired(key: string): boolean {
+  isMissing(key: string): boolean {
     const { now, source } = this.options;
     const listed = this.#lastListed.get(key) ?? -Infinity;
     const missing = now() - Math.max(source.completeSince ?? Infinity, listed);
-    return !this.#byKey.has(key) && missing >= RETIRED_AFTER_MS;
+    return !this.#byKey.has(key) && !this.isRetired(key) && missing >= MISSING_AFTER_MS;
   }
 
   /**
    * The node with this key, reachable or not. Throws UNAVAILABLE if the node is not listed, and FAILED_PRECONDITION if it is
-   * retired. A call that removes something is always UNAVAILABLE, because its caller would give up and never repeat the call.
+   * missing or retired. A call that removes something of a node that is not retired is always UNAVAILABLE, because its caller
+   * would give up and never repeat the call.
    */
   owning(key: string, handle: string, removes = false): NodeConnection {
     const node = this.#byKey.get(key);
     if (node !== undefined) return node;
+    const { description } = this.options.source;
+    if (this.isRetired(key)) {
+      throw CsiError.failedPrecondition(
+        `${handle} belongs to the node with the key ${key}, which ${description} says is retired: restore its copy, or remove ` +
+          'what refers to it',
+      );
+    }
     const message =
-      `${handle} belongs to the node with the key ${key}, which is not in ${this.options.source.description}: ` +
-      'list the node, or, if it was retired, remove what refers to its objects';
-    if (removes || !this.isRetired(key)) throw CsiError.unavailable(message);
+      `${handle} belongs to the node with the key ${key}, which is not in ${description}: list the node, or, if it is gone, ` +
+      'list it as retired';
+    if (removes || !this.isMissing(key)) throw CsiError.unavailable(message);
     throw CsiError.failedPrecondition(message);
   }
 

@@ -3,7 +3,7 @@
  *
  * A pod that goes away is replaced, and the volumes of its node stay. So a node whose pod has gone remains listed without an
  * address, and its objects are UNAVAILABLE instead of missing. After an hour the list drops the node, which then counts as
- * retired.
+ * missing.
  */
 import { isIPv6 } from 'node:net';
 import type { NodeEntry } from './node-list.js';

@@ -30,6 +30,7 @@ import { callNode } from './node-calls.js';
 import type { NodeCall, NodeConnection } from './node-connection.js';
 import type { Clock } from './node-list.js';
 import type { Nodes } from './nodes.js';
+import { Recovery } from './recovery.js';
 import { RemoteSources } from './remote-sources.js';
 import { ownerIn, ROUTES, type Route } from './routes.js';
 
@@ -97,6 +98,7 @@ class RoutedServices {
   readonly placement: VolumePlacement;
   readonly remoteSources: RemoteSources;
   readonly copies: Copies;
+  readonly recovery: Recovery;
 
   constructor(private readonly deps: RouterDependencies) {
     this.remoteSources = new RemoteSources({
@@ -112,11 +114,16 @@ class RoutedServices {
       logger: deps.logger,
       now: deps.now,
     });
+    this.recovery = new Recovery({
+      nodes: () => deps.nodes.all,
+      isRetired: (key) => deps.nodes.isRetired(key),
+      sources: this.remoteSources,
+    });
     this.placement = new VolumePlacement({
       ...deps,
       remoteSources: this.remoteSources,
       nodes: () => deps.nodes.all,
-      isRetired: (key) => deps.nodes.isRetired(key),
+      isGone: (key) => deps.nodes.isRetired(key) || deps.nodes.isMissing(key),
       ask: (node, context) => this.#ask(node, 'Controller', 'CreateVolume', context),
       find: (node, name, context) => this.#findVolume(node, name, context),
       patience: () => delay(ANSWER_MS, undefined, { ref: false }),
@@ -155,7 +162,8 @@ class RoutedServices {
       case 'common':
         return (_request, context) => this.#common(service, rpc, context);
       case 'handle':
-        return (request, context) => this.#ask(this.#nodeFor(rpc, request), service, rpc, context);
+        return async (request, context) =>
+          this.#isGone(rpc, request) ? NOTHING : this.#ask(this.#nodeFor(rpc, request), service, rpc, context);
       case 'copied':
         return (request, context) => this.#createSnapshot(request, context);
       case 'everywhere':
@@ -179,7 +187,13 @@ class RoutedServices {
     const owner = ownerIn(rpc, request);
     const { nodes } = this.deps;
     if (owner === null) return nodes.any();
-    return nodes.owning(owner.key, owner.handle, /^Delete|Unpublish/.test(rpc));
+    return nodes.owning(owner.key, owner.handle, REMOVES.test(rpc));
+  }
+
+  /** Whether the call removes what a retired node had. */
+  #isGone(rpc: string, request: object): boolean {
+    const key = ownerIn(rpc, request)?.key;
+    return key !== undefined && REMOVES.test(rpc) && this.deps.nodes.isRetired(key);
   }
 
   #callOf(service: ServiceName, rpc: string, context: CallContext, request?: Buffer): NodeCall {
@@ -204,6 +218,17 @@ class RoutedServices {
   }
 
   async #createVolume(request: RequestOf<'CreateVolume'>, context: CallContext): Promise<Buffer> {
+    try {
+      return await this.#createBySource(request, context);
+    } catch (thrown) {
+      const id = request.volume_content_source?.snapshot?.snapshot_id;
+      const holders = id === undefined ? [] : await this.recovery.holders(id, thrown, context);
+      if (holders.length === 0) throw thrown;
+      return this.placement.create(request, context, holders);
+    }
+  }
+
+  async #createBySource(request: RequestOf<'CreateVolume'>, context: CallContext): Promise<Buffer> {
     // The node of the source also checks whether the node meets the topology.
     const owner = ownerIn('CreateVolume', request);
     const isRemote = owner !== null && request.parameters['remoteSources'] === 'true';
@@ -224,8 +249,12 @@ class RoutedServices {
   }
 
   async #deleteSnapshot(request: RequestOf<'DeleteSnapshot'>, context: CallContext): Promise<Buffer> {
-    const node = this.#nodeFor('DeleteSnapshot', request);
     const { snapshot_id: id } = request;
+    if (this.#isGone('DeleteSnapshot', request)) {
+      await this.copies.deleteReplicas(id);
+      return NOTHING;
+    }
+    const node = this.#nodeFor('DeleteSnapshot', request);
     const remove = (): Promise<Buffer> => this.#ask(node, 'Controller', 'DeleteSnapshot', context);
     return nodeKeyOf(id) === null ? remove() : this.copies.deleteSnapshot(node, id, context, remove);
   }
@@ -318,3 +347,5 @@ function pageOf(request: Buffer, { maxEntries, startingToken }: ListRequest): Bu
 }
 
 const NOTHING = Buffer.alloc(0);
+
+const REMOVES = /^Delete|Unpublish/;

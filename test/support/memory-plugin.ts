@@ -22,6 +22,7 @@ import { createServices } from '../../src/driver/plugin/services.js';
 import { CloneSnapshots } from '../../src/driver/replicas/clone-snapshots.js';
 import { Copies } from '../../src/driver/replicas/copies.js';
 import { describeSnapshot } from '../../src/driver/replicas/described-snapshot.js';
+import { findCopy } from '../../src/driver/replicas/known-copy.js';
 import { OpenTransfers } from '../../src/driver/replicas/open-transfers.js';
 import { Pulls } from '../../src/driver/replicas/pulls.js';
 import { ReplicaKeeper } from '../../src/driver/replicas/replica-keeper.js';
@@ -151,6 +152,7 @@ export class MemoryPlugin {
     const copies = new Copies({ catalogue, lacksRows: () => false });
     const served = nodeRpcs(() => ({
       copies,
+      findCopy: (snapshotId) => findCopy({ ...shared, lacksRows: () => false }, snapshotId),
       findRoom: (volumeId, pool) => findRoom({ ...shared, pulls, settings: config.transfers }, volumeId, pool),
       createCopiedSnapshot: async (request, nodeId, context) => {
         check('CreateSnapshot', request);

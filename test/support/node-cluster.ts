@@ -2,7 +2,7 @@
  * Plugins in network namespaces of their own, and a router in another, as the nodes of a cluster: real processes, pools, cables
  * and certificates. Mounts and devices are those of this machine. Needs root.
  */
-import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -115,6 +115,18 @@ export class NodeCluster {
     });
   }
 
+  /** Replaces the router's list, as an operator does. */
+  list({ retired = [] }: { retired?: readonly number[] }): void {
+    const nodes = this.options.pools.map((_, index) => ({
+      id: this.nodeId(index + 1),
+      address: `${this.network.address(index + 1)}:9810`,
+      ...(retired.includes(index + 1) ? { retired: true } : {}),
+    }));
+    const file = this.place.path('nodes.json');
+    writeFileSync(`${file}.new`, JSON.stringify({ nodes }));
+    renameSync(`${file}.new`, file);
+  }
+
   /** Starts a node again with nothing of what it knew and had, under its name. */
   async reinstall(node: number): Promise<void> {
     await this.plugin(node).stop();
@@ -166,17 +178,15 @@ export class NodeCluster {
     const { pools, poolSizeMiB = 1024 } = this.options;
     const authority = new Authority(this.place.directory);
     this.#files[0] = authority.issue('router', 'blockdelta-router');
-    const nodes: object[] = [];
     for (const [index, kind] of pools.entries()) {
       const node = index + 1;
       this.#files[node] = authority.issueNode(this.nodeId(node), this.nodeId(node));
       const name = this.nodeId(node);
       this.#poolPaths[node] =
         kind === 'thin' ? this.place.path(`${name}.thin`) : makePoolFileSystem(this.place, kind, poolSizeMiB, name);
-      nodes.push({ id: this.nodeId(node), address: `${this.network.address(node)}:9810` });
     }
-    await Promise.all(nodes.map((_, index) => this.startPlugin(index + 1)));
-    writeFileSync(this.place.path('nodes.json'), JSON.stringify({ nodes }));
+    await Promise.all(pools.map((_, index) => this.startPlugin(index + 1)));
+    this.list({});
     await this.startRouter();
   }
 }

@@ -113,6 +113,10 @@ export interface NodeRpcs {
   DeleteReplica: [{ readonly snapshot_id: string }, object];
   CreateCopiedSnapshot: [{ readonly request: Buffer; readonly node_id: string }, { readonly response: Buffer }];
   FindRoom: [{ readonly volume_id: string; readonly pool: string }, RoomMessage];
+  FindCopy: [
+    { readonly snapshot_id: string },
+    { readonly own: string | number; readonly catalogue_uuid: string; readonly kept: SnapshotMessage | null },
+  ];
   ListCopies: [object, { readonly copies: readonly CopyMessage[] }];
   ChooseCopy: [PromiseMessage & { readonly node_id: string }, object];
   ReportCopy: [PromiseMessage & { readonly outcome: string | number; readonly failure: string }, object];

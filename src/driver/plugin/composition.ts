@@ -25,6 +25,7 @@ import type { PluginMetrics } from '../metrics/plugin-metrics.js';
 import { CloneSnapshots } from '../replicas/clone-snapshots.js';
 import { Copies } from '../replicas/copies.js';
 import { describeSnapshot } from '../replicas/described-snapshot.js';
+import { findCopy } from '../replicas/known-copy.js';
 import { OpenTransfers } from '../replicas/open-transfers.js';
 import { Pulls } from '../replicas/pulls.js';
 import { ReplicaKeeper } from '../replicas/replica-keeper.js';
@@ -190,6 +191,7 @@ async function compose(
       pulls,
       replicas: keeper,
       copies,
+      findCopy: (snapshotId) => findCopy({ ...shared, lacksRows: () => lost.found }, snapshotId),
       findRoom: (volumeId, pool) => findRoom({ ...shared, pulls, settings: config.transfers }, volumeId, pool),
       createCopiedSnapshot: async (request, nodeId, context) => {
         check('CreateSnapshot', request);

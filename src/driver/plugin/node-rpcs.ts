@@ -8,6 +8,7 @@ import type { ServedRpc } from '../../server/calls/served-rpc.js';
 import type { DescribedSnapshot } from '../catalogue/records.js';
 import type { CloneSnapshots } from '../replicas/clone-snapshots.js';
 import type { Copies } from '../replicas/copies.js';
+import type { KnownCopy } from '../replicas/known-copy.js';
 import * as messages from '../replicas/node-messages.js';
 import type { OpenTransfers } from '../replicas/open-transfers.js';
 import type { Pulls } from '../replicas/pulls.js';
@@ -25,6 +26,7 @@ export interface NodeSide {
   pulls: Pick<Pulls, 'pull' | 'state' | 'bases' | 'asked'>;
   replicas: Pick<ReplicaKeeper, 'promise' | 'endPromise'>;
   copies: Pick<Copies, 'unsettled' | 'choose' | 'report'>;
+  findCopy(snapshotId: string): Promise<KnownCopy>;
   findRoom(volumeId: string, pool: string): Promise<Room>;
   /** As createCopiedSnapshot, with the check that precedes every CreateSnapshot. */
   createCopiedSnapshot(
@@ -91,7 +93,7 @@ const HANDLERS: Handlers = {
     return {};
   },
   DeleteReplica: async (request, node) => {
-    await node.replicas.endPromise(messages.deletedReplica(request), null);
+    await node.replicas.endPromise(messages.snapshotIdOf(request), null);
     return {};
   },
   CreateCopiedSnapshot: async ({ request, node_id: nodeId }, node, context) => {
@@ -101,6 +103,7 @@ const HANDLERS: Handlers = {
   },
   FindRoom: async ({ volume_id: volumeId, pool }, node) =>
     messages.roomMessage(await node.findRoom(requireString(volumeId, 'volume_id'), pool)),
+  FindCopy: async (request, node) => messages.knownCopyMessage(await node.findCopy(messages.snapshotIdOf(request))),
   ListCopies: async (_request, node) => ({ copies: (await node.copies.unsettled()).map(messages.copyMessage) }),
   ChooseCopy: async ({ node_id: nodeId, ...promise }, node) => {
     await node.copies.choose(messages.parsePromise(promise), requireString(nodeId, 'node_id'));

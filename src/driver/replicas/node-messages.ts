@@ -19,6 +19,7 @@ import { ACCESS_MODES, type VolumeCapability } from '../../base/csi/volume-capab
 import { CsiError } from '../../base/errors.js';
 import type { DescribedSnapshot, ReplicaRecord, UnsettledCopy } from '../catalogue/records.js';
 import { isFileSystem } from '../host/file-systems.js';
+import type { KnownCopy } from './known-copy.js';
 import type { Base, Transfer, TransferRequest } from './open-transfers.js';
 import type { Piece, PullOrder, PullState } from './pulls.js';
 import type { Room } from './room.js';
@@ -132,8 +133,7 @@ export function parseReport({ outcome, failure, ...promise }: NodeRpcs['ReportCo
   throw invalid('outcome', 'is required');
 }
 
-export const deletedReplica = ({ snapshot_id }: NodeRpcs['DeleteReplica'][0]) =>
-  snapshotIdIn(snapshot_id, 'snapshot_id');
+export const snapshotIdOf = ({ snapshot_id }: NodeRpcs['DeleteReplica'][0]) => snapshotIdIn(snapshot_id, 'snapshot_id');
 
 export const roomMessage = ({ serves, pool, holds, roomBytes, newestSequence }: Room): RoomMessage => ({
   serves,
@@ -141,6 +141,12 @@ export const roomMessage = ({ serves, pool, holds, roomBytes, newestSequence }: 
   holds,
   room_bytes: String(roomBytes),
   newest_sequence: String(newestSequence),
+});
+
+export const knownCopyMessage = ({ own, catalogueUuid, kept }: KnownCopy): NodeRpcs['FindCopy'][1] => ({
+  own: own.toUpperCase(),
+  catalogue_uuid: catalogueUuid,
+  kept: kept === null ? null : snapshotMessage(kept),
 });
 
 export const copyMessage = (copy: UnsettledCopy): CopyMessage => ({

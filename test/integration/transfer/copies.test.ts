@@ -3,11 +3,12 @@
  * what stays after a deletion and while nodes are away, and that nothing but a deletion removes a copy.
  */
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { closeSync, fsyncSync, openSync, readdirSync, writeSync } from 'node:fs';
+import { closeSync, fsyncSync, openSync, readdirSync, readFileSync, renameSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before } from 'node:test';
+import { nodeKey, nodeKeyOf } from '../../../src/base/csi/handles.js';
 import type { Message } from '../../support/csi-client.js';
 import { eventually } from '../../support/eventually.js';
 import { NodeCluster, untilReachable } from '../../support/node-cluster.js';
@@ -77,6 +78,16 @@ async function takePorts(node: number): Promise<() => Promise<void>> {
     child.kill();
     await once(child, 'close');
   };
+}
+
+/** Makes a volume of a class without `remoteSources` from the copy on this node. */
+async function assertRestores(node: number, snapshotId: string, content: Buffer): Promise<void> {
+  const orchestrator = cluster.orchestrator(node);
+  // The node that comes first for the orchestrator has no copy.
+  const restored = await cluster.create(1, `restored ${snapshotId}`, { snapshotId, sizeBytes: SIZE });
+  assert.equal(nodeKeyOf(restored.id), nodeKey(cluster.nodeId(node)));
+  assert.ok(readFileSync(await orchestrator.bringUp(restored)).equals(content));
+  await orchestrator.remove(restored);
 }
 
 async function volumeOn1(name: string): Promise<HeldVolume> {
@@ -199,14 +210,47 @@ test('copies stay when their owner is reinstalled under its name, and go when th
   const [node] = keepers(snapshots[0]);
   assert.ok(node !== undefined);
   const a = cluster.orchestrator(1);
+  const content = readFileSync(volume.targetPath);
   await a.takeDown(volume);
   await cluster.reinstall(1);
   const again = await untilReachable(() => cluster.create(1, 'after', { sizeBytes: SIZE }));
   const other = await untilReady(again, 'other');
   for (const id of snapshots) assert.deepEqual(copyOn(node, id), KEPT);
+  await assertRestores(node, snapshots[1], content);
   await a.deleteSnapshot(snapshots[0]);
   assert.deepEqual([copyOn(node, snapshots[0]), copyOn(node, snapshots[1])], [[], KEPT]);
   await a.deleteSnapshot(snapshots[1]);
   await a.deleteSnapshot(other);
   await a.delete(again);
+});
+
+test('volumes are made from copies when a node has lost its pool, or is retired, and not while it merely does not answer', async () => {
+  const a = cluster.orchestrator(1);
+  const volume = await untilReachable(() => volumeOn1('lost'));
+  const id = await untilReady(volume, 'of a node that is lost');
+  const [node] = keepers(id);
+  assert.ok(node !== undefined);
+  const content = readFileSync(volume.targetPath);
+  await a.takeDown(volume);
+  const own = join(cluster.poolPath(1), 'snapshots', id);
+  execFileSync('chattr', ['-i', own]);
+  renameSync(own, `${own}.away`);
+  await assertRestores(node, id, content);
+  renameSync(`${own}.away`, own);
+  execFileSync('chattr', ['+i', own]);
+  await cluster.plugin(1).kill();
+  const spec = { snapshotId: id, sizeBytes: SIZE };
+  await refused(cluster.create(node, 'too early', spec), 'UNAVAILABLE', /node-1/);
+  cluster.list({ retired: [1] });
+  await eventually('the list is read', () => cluster.router.log.includes('"retired":["node-1"]'));
+  await assertRestores(node, id, content);
+  await a.deleteSnapshot(id);
+  assert.deepEqual(copyOn(node, id), []);
+  await refused(cluster.create(node, 'too late', spec), 'FAILED_PRECONDITION', /is retired/);
+  await a.delete(volume);
+  // What it has is still there when it is back.
+  cluster.list({ retired: [] });
+  await cluster.startPlugin(1);
+  await untilReachable(() => a.deleteSnapshot(id));
+  await a.delete(volume);
 });

@@ -47,7 +47,7 @@ async function placed(late: string, failures = 0) {
       return Buffer.from(id);
     },
     remoteSources: { bring: async () => undefined, hasReplica: async () => false, snapshotForClone: async () => '' },
-    isRetired: () => false,
+    isGone: () => false,
     capacityOf: async () => 0n,
     patience: async () => undefined,
     now: () => 0,
@@ -111,7 +111,7 @@ test('a snapshot is pulled by the chosen node only, and without a choice by the 
       hasReplica: async () => false,
       snapshotForClone: async () => '',
     },
-    isRetired: () => false,
+    isGone: () => false,
     capacityOf: async () => 0n,
     patience: async () => undefined,
     now: () => 0,
