@@ -5,6 +5,7 @@
  * node that holds it promises it before the node of the snapshot counts on it, and removes it before that node forgets it.
  */
 import type { Logger } from 'pino';
+import { bestEffort, unreported } from '../base/best-effort.js';
 import { nodeKeyOf } from '../base/csi/handles.js';
 import type { CopyMessage, RoomMessage } from '../base/csi/node-proto.js';
 import type { CallContext } from '../base/csi/service.js';
@@ -100,6 +101,11 @@ export class Copies {
     await Promise.all(deleted);
   }
 
+  /** Does what is left to do for a node that can be reached again. Never rejects. */
+  async connected(key: string): Promise<void> {
+    for (const node of this.deps.nodes()) if (node.key === key) await this.#roundOf(node);
+  }
+
   /** Goes on with what is left to do for all copies. Never rejects. */
   async round(): Promise<void> {
     await Promise.all(this.deps.nodes().map((node) => this.#roundOf(node)));
@@ -107,7 +113,11 @@ export class Copies {
 
   async #roundOf(owner: NodeConnection): Promise<void> {
     if (!owner.isConnected) return;
-    const { copies } = await this.deps.sources.ask(owner, 'ListCopies', {}).catch(() => ({ copies: [] }));
+    const nothing = { copies: [], awaits_clearance: false };
+    const found = await this.deps.sources.ask(owner, 'ListCopies', {}).catch(() => nothing);
+    // A retired node is not called.
+    if (found.awaits_clearance) await bestEffort(() => this.deps.sources.ask(owner, 'ClearStaging', {}), unreported);
+    const { copies } = found;
     for (const copy of copies) {
       const work = () => (copy.state === 'ENDING' ? this.#end(owner, copy) : this.#make(owner, copy));
       void this.#work.run(copy.promise_id, () =>

@@ -24,7 +24,7 @@ export class Nodes {
   /** When nodes were last listed with an address, by their keys. */
   readonly #lastListed = new Map<string, number>();
   /** Called whenever a node can be reached again. */
-  onConnected: () => void = () => undefined;
+  onConnected: (key: string) => void = () => undefined;
   #isListed = false;
   #hasAnswered = false;
 
@@ -69,7 +69,7 @@ export class Nodes {
       return new NodeConnection({
         ...this.options,
         entry,
-        onConnected: () => this.onConnected(),
+        onConnected: () => this.onConnected(nodeKey(entry.id)),
         unreachableSince: known?.id === entry.id ? known.unreachableSince : null,
       });
     });

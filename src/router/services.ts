@@ -82,7 +82,10 @@ export function createRouterServices(deps: RouterDependencies): {
   stop(): Promise<void>;
 } {
   const router = new RoutedServices(deps);
-  deps.nodes.onConnected = () => void router.placement.lookAgain();
+  deps.nodes.onConnected = (key) => {
+    void router.placement.lookAgain();
+    void router.copies.connected(key);
+  };
   return {
     services: (['Controller', 'GroupController', 'SnapshotMetadata'] as const).map((name) => router.service(name)),
     pluginCapabilities: router.unary('Identity', 'GetPluginCapabilities', 'common'),

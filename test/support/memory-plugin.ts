@@ -31,6 +31,7 @@ import { claimNodeIdentity } from '../../src/driver/volumes/node-identity.js';
 import { OperationLocks } from '../../src/driver/volumes/operation-locks.js';
 import { claimPool, type ReconcileReport, reconcile } from '../../src/driver/volumes/reconcile.js';
 import { RetainedBases } from '../../src/driver/volumes/retained-bases.js';
+import { StagingClearance } from '../../src/driver/volumes/staging-clearance.js';
 import { volumeNamed } from '../../src/driver/volumes/volume-named.js';
 import { createCsiServer } from '../../src/server/server.js';
 import { MemoryBackend, MemoryStorage } from '../backend/memory-backend.js';
@@ -129,7 +130,8 @@ export class MemoryPlugin {
     for (const backend of pools) await retainedBases.review(backend);
     const scanThreads = new ScanThreads(native, 1);
     const identity = await claimNodeIdentity({ catalogue, stateDirectory: config.stateDirectory }, config.nodeId);
-    const parts = { catalogue, native, scanThreads, registry, locks, retainedBases, identity };
+    const clearance = new StagingClearance(config.stateDirectory, 'boot');
+    const parts = { clearance, catalogue, native, scanThreads, registry, locks, retainedBases, identity };
     const { csiLevel, controllerPublish, driverName } = config;
     const probed = createIdentityService({
       csiLevel,
@@ -152,6 +154,7 @@ export class MemoryPlugin {
     const copies = new Copies({ catalogue, lacksRows: () => false });
     const served = nodeRpcs(() => ({
       copies,
+      clearance,
       findCopy: (snapshotId) => findCopy({ ...shared, lacksRows: () => false }, snapshotId),
       findRoom: (volumeId, pool) => findRoom({ ...shared, pulls, settings: config.transfers }, volumeId, pool),
       createCopiedSnapshot: async (request, nodeId, context) => {

@@ -117,7 +117,8 @@ export interface NodeRpcs {
     { readonly snapshot_id: string },
     { readonly own: string | number; readonly catalogue_uuid: string; readonly kept: SnapshotMessage | null },
   ];
-  ListCopies: [object, { readonly copies: readonly CopyMessage[] }];
+  ListCopies: [object, { readonly copies: readonly CopyMessage[]; readonly awaits_clearance: boolean }];
+  ClearStaging: [object, object];
   ChooseCopy: [PromiseMessage & { readonly node_id: string }, object];
   ReportCopy: [PromiseMessage & { readonly outcome: string | number; readonly failure: string }, object];
   ListPulls: [

@@ -58,6 +58,10 @@ export function insertCopy(
     state,
     chosenNs,
   );
+  database.run(
+    'INSERT OR IGNORE INTO copied_volumes SELECT volume_id FROM snapshots WHERE snapshot_id = ?',
+    snapshotId,
+  );
 }
 
 export function endCopies(database: SqliteConnection, snapshotId: string): void {

@@ -117,6 +117,8 @@ export interface VolumeUses {
   publications: PublicationRecord[];
   /** The publication of any volume at the target path that was asked about; null if there is none. */
   there: PublicationRecord | null;
+  /** The volume has had copies on other nodes, so that it may have been recovered there. */
+  isCopied: boolean;
 }
 
 /** A deleted snapshot that deltas can still be computed from, or the reason why they cannot. */

@@ -144,5 +144,8 @@ export const CATALOGUE_STEPS: readonly string[] = [
     chosen_ns INTEGER NOT NULL
   ) STRICT, WITHOUT ROWID;
   CREATE INDEX copies_by_snapshot ON copies(snapshot_id);
+
+  -- Volumes that have had copies on other nodes, so that they may have been recovered there.
+  CREATE TABLE copied_volumes (volume_id TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
   `,
 ];

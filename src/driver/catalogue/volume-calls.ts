@@ -80,7 +80,7 @@ export function volumeCalls(database: SqliteConnection) {
      * while snapshots refer to it.
      */
     removeVolume: freesSpace((volumeId: string): void => {
-      for (const table of ['stagings', 'publications', 'controller_publications']) {
+      for (const table of ['stagings', 'publications', 'controller_publications', 'copied_volumes']) {
         database.run(`DELETE FROM ${table} WHERE volume_id = ?`, volumeId);
       }
       setVolumeState(database, volumeId, 'deleted');

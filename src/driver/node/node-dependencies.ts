@@ -7,6 +7,7 @@ import type { VolumeCondition } from '../health/volume-health.js';
 import type { NativeRunner } from '../native/pool.js';
 import type { VolumeView } from '../usage/volume-view.js';
 import type { OperationLocks } from '../volumes/operation-locks.js';
+import type { StagingClearance } from '../volumes/staging-clearance.js';
 
 export interface NodeDependencies {
   config: NodeConfig;
@@ -14,6 +15,8 @@ export interface NodeDependencies {
   locks: OperationLocks;
   native: NativeRunner;
   backendOf(pool: string): Backend;
+  /** Of volumes with copies on other nodes. */
+  clearance: Pick<StagingClearance, 'assertGiven'>;
   /** Logs what a failed clean-up leaves behind. */
   logger: Pick<Logger, 'warn'>;
   /** Returns the VolumeCondition of the volume in the view; absent if the level of CSI has no such condition. */

@@ -47,13 +47,15 @@ export interface Staging {
   seen: Seen;
   record: StagingRecord | null;
   publications: readonly PublicationRecord[];
+  /** As in VolumeUses. */
+  isCopied: boolean;
 }
 
 /** Stages the volume, unless it is staged there with this capability already. */
 export async function stageVolume(
   deps: NodeDependencies,
   volume: VolumeRecord,
-  { request, seen, record, publications }: Staging,
+  { request, seen, record, publications, isCopied }: Staging,
   context: CallContext,
 ): Promise<void> {
   const directory = stagingDirectory(request, seen.look);
@@ -66,6 +68,7 @@ export async function stageVolume(
   if (staged.kind === 'foreign') throw foreignMount(request.stagingPath, staged.entry.source);
   if (staged.kind !== 'nothing') return confirmStaged(deps, { view, staged, request, record, context });
   assertCompatible(view, request.capability);
+  if (isCopied) await deps.clearance.assertGiven(volume.volumeId);
   await assertNoToolAtWork(view);
   const { left, found } = await clearStagedDevice(deps, view, place);
   if (left !== null) throw foreignMount(stagedDevicePath(request.stagingPath), left.source);

@@ -38,6 +38,7 @@ import { type ReconcileReport, reconcile, type SweptNames } from '../volumes/rec
 import { RetainedBases } from '../volumes/retained-bases.js';
 import type { RetainedBaseLimits } from '../volumes/retention.js';
 import { RetentionTimer } from '../volumes/retention-timer.js';
+import { StagingClearance } from '../volumes/staging-clearance.js';
 import { StartReview } from '../volumes/start-review.js';
 import { LostRows } from '../volumes/unknown-objects.js';
 import { volumeNamed } from '../volumes/volume-named.js';
@@ -156,8 +157,10 @@ async function compose(
   metrics?.observeStorage({ registry, catalogue });
   const observeCopy = metrics?.storage.copyFailed.bind(metrics.storage);
   const copies = new Copies({ catalogue, lacksRows: () => lost.found, observe: observeCopy });
+  const clearance = new StagingClearance(stateDirectory, marker.bootId);
   const parts = {
     ...shared,
+    clearance,
     copyFailure: (volumeId: string) => copies.failureOf('volumeId', volumeId),
     ...threads,
     identity,
@@ -191,6 +194,7 @@ async function compose(
       pulls,
       replicas: keeper,
       copies,
+      clearance,
       findCopy: (snapshotId) => findCopy({ ...shared, lacksRows: () => lost.found }, snapshotId),
       findRoom: (volumeId, pool) => findRoom({ ...shared, pulls, settings: config.transfers }, volumeId, pool),
       createCopiedSnapshot: async (request, nodeId, context) => {

@@ -14,6 +14,7 @@ import type { OpenTransfers } from '../replicas/open-transfers.js';
 import type { Pulls } from '../replicas/pulls.js';
 import type { ReplicaKeeper } from '../replicas/replica-keeper.js';
 import type { Room } from '../replicas/room.js';
+import type { StagingClearance } from '../volumes/staging-clearance.js';
 
 /** What routers ask of the plugin, once it has started. */
 export interface NodeSide {
@@ -26,6 +27,7 @@ export interface NodeSide {
   pulls: Pick<Pulls, 'pull' | 'state' | 'bases' | 'asked'>;
   replicas: Pick<ReplicaKeeper, 'promise' | 'endPromise'>;
   copies: Pick<Copies, 'unsettled' | 'choose' | 'report'>;
+  clearance: Pick<StagingClearance, 'isGiven' | 'give'>;
   findCopy(snapshotId: string): Promise<KnownCopy>;
   findRoom(volumeId: string, pool: string): Promise<Room>;
   /** As createCopiedSnapshot, with the check that precedes every CreateSnapshot. */
@@ -104,7 +106,14 @@ const HANDLERS: Handlers = {
   FindRoom: async ({ volume_id: volumeId, pool }, node) =>
     messages.roomMessage(await node.findRoom(requireString(volumeId, 'volume_id'), pool)),
   FindCopy: async (request, node) => messages.knownCopyMessage(await node.findCopy(messages.snapshotIdOf(request))),
-  ListCopies: async (_request, node) => ({ copies: (await node.copies.unsettled()).map(messages.copyMessage) }),
+  ListCopies: async (_request, node) => ({
+    copies: (await node.copies.unsettled()).map(messages.copyMessage),
+    awaits_clearance: !(await node.clearance.isGiven()),
+  }),
+  ClearStaging: async (_request, node) => {
+    await node.clearance.give();
+    return {};
+  },
   ChooseCopy: async ({ node_id: nodeId, ...promise }, node) => {
     await node.copies.choose(messages.parsePromise(promise), requireString(nodeId, 'node_id'));
     return {};

@@ -33,6 +33,11 @@ export class RunMarker {
     this.#file = join(stateDirectory, 'running');
   }
 
+  /** Of the machine; empty before `begin`. */
+  get bootId(): string {
+    return this.#bootId;
+  }
+
   /**
    * Returns how the last run ended, and records that this run has begun.
    *

@@ -40,6 +40,7 @@ export interface Parts {
   /** Null if no change lists are made. */
   changeLists: ChangeListMaker | null;
   identity: NodeIdentity;
+  clearance: NodeDependencies['clearance'];
   logger: Pick<Logger, 'warn'>;
 }
 
@@ -57,6 +58,7 @@ export function createServices(config: Config, parts: Parts): { services: AnySer
     locks,
     native,
     backendOf,
+    clearance: parts.clearance,
     logger,
     conditionOf: nodeConditionOf(observed),
   };

@@ -121,6 +121,7 @@ export class NodeFixture {
           throw new SystemError(code ?? '', String(method), '/x', 'as a stub says');
         },
       },
+      clearance: { assertGiven: async () => undefined },
       backendOf: () => {
         this.askPool();
         return this.backend;

@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { closeSync, fsyncSync, openSync, readdirSync, readFileSync, renameSync, writeSync } from 'node:fs';
+import { closeSync, fsyncSync, openSync, readdirSync, readFileSync, renameSync, rmSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before } from 'node:test';
 import { nodeKey, nodeKeyOf } from '../../../src/base/csi/handles.js';
@@ -37,6 +37,12 @@ const copyOn = (node: number, snapshotId: string): string[] =>
     .toSorted();
 
 const KEPT = ['.promise', '.replica'];
+
+/** False for UNAVAILABLE, and throws anything else. */
+function unavailable(thrown: { code?: number }): false {
+  assert.equal(thrown.code, 14);
+  return false;
+}
 
 /** The nodes that keep a copy of the snapshot. */
 const keepers = (snapshotId: string): number[] =>
@@ -248,9 +254,14 @@ test('volumes are made from copies when a node has lost its pool, or is retired,
   assert.deepEqual(copyOn(node, id), []);
   await refused(cluster.create(node, 'too late', spec), 'FAILED_PRECONDITION', /is retired/);
   await a.delete(volume);
-  // What it has is still there when it is back.
-  cluster.list({ retired: [] });
+  // It boots while it is retired: what it has is still there, and is not used as long as nobody says that it may be.
+  rmSync(cluster.place.path('node-1', 'staging-cleared'));
   await cluster.startPlugin(1);
+  await refused(a.stage(volume), 'UNAVAILABLE', /no router has said that the node is not retired/);
+  cluster.list({ retired: [] });
+  await eventually('a router has said so', () => a.stage(volume).then(() => true, unavailable));
+  await a.publish(volume);
+  assert.ok(readFileSync(volume.targetPath).equals(content));
   await untilReachable(() => a.deleteSnapshot(id));
-  await a.delete(volume);
+  await a.remove(volume);
 });

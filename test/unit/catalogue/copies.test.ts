@@ -119,3 +119,17 @@ test('a catalogue that has lost rows has nothing removed on another node', async
   await copies.report(second.copy, { kind: 'kept' });
   assert.equal(awaits(second.snapshot.snapshotId), false);
 });
+
+test('a volume has had copies from the first snapshot with one until its own deletion', () => {
+  const { volumeId } = volume;
+  const isCopied = (): boolean => catalogue.volumeUses(volumeId).isCopied;
+  catalogue.insertSnapshot(snapshotRecord(volume));
+  assert.equal(isCopied(), false);
+  const { snapshot, copy } = take('b');
+  assert.equal(isCopied(), true);
+  catalogue.removeSnapshot(snapshot.snapshotId, null);
+  catalogue.copyEnded(copy.promiseId);
+  assert.equal(isCopied(), true);
+  catalogue.removeVolume(volumeId);
+  assert.equal(isCopied(), false);
+});

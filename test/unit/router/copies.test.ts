@@ -246,3 +246,20 @@ test('the deletion of a snapshot that its node does not know goes to all other n
   );
   assert.deepEqual(deleted, []);
 });
+
+test('a node that has booted is told that it is not retired when it is reached, and once', async () => {
+  let awaits = true;
+  const own = owner(pending, {
+    ListCopies: () => ({ awaits_clearance: awaits }),
+    ClearStaging: () => {
+      awaits = false;
+      return {};
+    },
+  });
+  const router = copies([own, answeringNode('b', {})]);
+  await router.connected(nodeKey('b'));
+  assert.deepEqual(own.asked, []);
+  await router.connected(nodeKey('a'));
+  await router.connected(nodeKey('a'));
+  assert.deepEqual(own.asked, ['ListCopies', 'ClearStaging', 'ListCopies']);
+});
