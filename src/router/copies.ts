@@ -18,6 +18,8 @@ import type { RemoteSources } from './remote-sources.js';
 
 export interface CopiesDependencies {
   nodes(): readonly NodeConnection[];
+  /** Whether it is known which nodes are retired: then `nodes` has none of them. */
+  knowsRetired(): boolean;
   readonly sources: Pick<RemoteSources, 'ask' | 'pull' | 'closeTransfer'>;
   /** Resolves when the time is up that a node has to say what room it has. */
   patience(): Promise<void>;
@@ -115,8 +117,9 @@ export class Copies {
     if (!owner.isConnected) return;
     const nothing = { copies: [], awaits_clearance: false };
     const found = await this.deps.sources.ask(owner, 'ListCopies', {}).catch(() => nothing);
-    // A retired node is not called.
-    if (found.awaits_clearance) await bestEffort(() => this.deps.sources.ask(owner, 'ClearStaging', {}), unreported);
+    if (found.awaits_clearance && this.deps.knowsRetired()) {
+      await bestEffort(() => this.deps.sources.ask(owner, 'ClearStaging', {}), unreported);
+    }
     const { copies } = found;
     for (const copy of copies) {
       const work = () => (copy.state === 'ENDING' ? this.#end(owner, copy) : this.#make(owner, copy));

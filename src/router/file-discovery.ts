@@ -15,6 +15,7 @@ const POLL_MS = 1000;
 
 export class FileDiscovery implements NodeSource {
   completeSince: number | null = null;
+  readonly knowsRetired = true;
   #polls: Periodic | null = null;
   /** The text of the last list. */
   #text: string | null = null;

@@ -21,6 +21,8 @@ export interface NodeSource {
   readonly description: string;
   /** Since when, by the router's clock, the list in force is known to be complete and current; null if this is unknown. */
   readonly completeSince: number | null;
+  /** Whether the list in force says which nodes are retired. */
+  readonly knowsRetired: boolean;
   /**
    * Calls the listener for the first list and for each later one. Rejects with a StartError if there can
    * be no first list because of a mistake in the settings.

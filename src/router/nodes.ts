@@ -11,7 +11,7 @@ export interface NodesOptions {
   readonly tls: TlsFiles;
   readonly peerName: string;
   readonly logger: Logger;
-  readonly source: Pick<NodeSource, 'description' | 'completeSince'>;
+  readonly source: Pick<NodeSource, 'description' | 'completeSince' | 'knowsRetired'>;
   readonly now: Clock;
 }
 
@@ -78,6 +78,11 @@ export class Nodes {
     for (const node of before.values()) if (!connections.includes(node)) node.close();
     for (const node of connections) if (before.get(node.key) !== node) void node.connect();
     logger.info({ nodes: connections.map(({ id }) => id), retired }, 'the list of nodes has changed');
+  }
+
+  /** Whether it is known which nodes are retired. */
+  get knowsRetired(): boolean {
+    return this.options.source.knowsRetired;
   }
 
   /** Whether the list says that the node with this key is gone. */

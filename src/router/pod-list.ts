@@ -7,6 +7,7 @@
  */
 import { isIPv6 } from 'node:net';
 import type { NodeEntry } from './node-list.js';
+import type { ApiObject } from './object-watch.js';
 
 export interface Pod {
   readonly spec?: { readonly nodeName?: string };
@@ -14,6 +15,16 @@ export interface Pod {
   /** Times as text in the form of the API; empty if there is none. */
   readonly metadata?: { readonly creationTimestamp?: string; readonly deletionTimestamp?: string };
 }
+
+/** What is kept of a pod. */
+export const podOf = ({ spec, status, metadata }: ApiObject): Pod => ({
+  spec: { nodeName: spec?.nodeName ?? '' },
+  status: { podIP: status?.podIP ?? '', phase: status?.phase ?? '' },
+  metadata: {
+    creationTimestamp: metadata.creationTimestamp ?? '',
+    deletionTimestamp: metadata.deletionTimestamp ?? '',
+  },
+});
 
 const REMEMBERED_MS = 3_600_000;
 

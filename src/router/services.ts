@@ -112,6 +112,7 @@ class RoutedServices {
     });
     this.copies = new Copies({
       nodes: () => deps.nodes.all,
+      knowsRetired: () => deps.nodes.knowsRetired,
       sources: this.remoteSources,
       patience: () => delay(ANSWER_MS, undefined, { ref: false }),
       logger: deps.logger,

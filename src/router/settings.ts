@@ -3,12 +3,12 @@
  * has the same name. Nothing else in the router reads the environment.
  */
 
-import { type Environment, type Settings, settingsReader } from '../base/settings/reader.js';
+import { type Environment, ON_OFF, type Settings, settingsReader } from '../base/settings/reader.js';
 import { parseServiceSettings, SERVICE_SETTINGS, type ServiceConfig } from '../base/settings/service-settings.js';
 import { parseTls, type TlsSettings } from '../base/settings/tls.js';
 import { refuseMisspelt } from '../base/settings/unknown-settings.js';
 import { ConfigError, parseDirectory, parseInteger } from '../base/settings/values.js';
-import type { ClusterAccess } from './pod-watch.js';
+import type { ClusterAccess } from './object-watch.js';
 
 export type NodeSourceSettings =
   | { readonly kind: 'file'; readonly path: string }
@@ -19,6 +19,8 @@ export type NodeSourceSettings =
       /** The port on which the plugins in the pods listen. */
       readonly port: number;
       readonly access: ClusterAccess;
+      /** Whether nodes with a certain taint are retired. */
+      readonly taints: boolean;
     };
 
 export interface RouteConfig extends ServiceConfig {
@@ -45,6 +47,12 @@ export const OWN_SETTINGS = {
     range: 'absolute path',
     meaning: 'directory with `token` and `ca.crt` of the account that asks Kubernetes for pods',
   },
+  BLOCKDELTA_ROUTE_TAINTS: {
+    fallback: 'off',
+    range: ON_OFF,
+    meaning:
+      'whether nodes with the taint `node.kubernetes.io/out-of-service` are retired; needs list and watch on nodes',
+  },
   BLOCKDELTA_TLS_CERTIFICATE: { fallback: null, range: PEM, meaning: "the router's certificate with its chain" },
   BLOCKDELTA_TLS_KEY: { fallback: null, range: PEM, meaning: 'its private key' },
   BLOCKDELTA_TLS_CA: { fallback: null, range: PEM, meaning: 'the authorities that sign certificates of nodes' },
@@ -70,13 +78,15 @@ export const ROUTE_SETTINGS = { ...SERVICE_SETTINGS, ...OWN_SETTINGS };
 export function parseRouteConfig(env: Environment, others: readonly string[] = []): RouteConfig {
   refuseMisspelt(env, [...Object.keys(ROUTE_SETTINGS), ...others]);
   const reader = settingsReader(ROUTE_SETTINGS, env);
-  const { given, text, count } = reader;
+  const { given, text, count, isOn } = reader;
+  const taints = isOn('BLOCKDELTA_ROUTE_TAINTS');
   const port = count('BLOCKDELTA_ROUTE_PORT');
   return Object.freeze({
     ...parseServiceSettings(reader),
     tls: parseTls(given, text('BLOCKDELTA_TLS_PEER_NAME'), 'the router calls nodes over TCP'),
     source: parseSource(given('BLOCKDELTA_ROUTE_NODES'), () => ({
       port,
+      taints,
       access: parseAccess(env, text('BLOCKDELTA_ROUTE_ACCOUNT')),
     })),
   });
@@ -86,7 +96,7 @@ type OfKubernetes = Extract<NodeSourceSettings, { kind: 'kubernetes' }>;
 
 function parseSource(
   value: string | undefined,
-  ofKubernetes: () => Pick<OfKubernetes, 'port' | 'access'>,
+  ofKubernetes: () => Pick<OfKubernetes, 'port' | 'access' | 'taints'>,
 ): NodeSourceSettings {
   const name = 'BLOCKDELTA_ROUTE_NODES';
   const example = 'file:/etc/blockdelta/nodes.json or kubernetes:blockdelta/app=blockdelta-node';

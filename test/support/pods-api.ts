@@ -1,6 +1,6 @@
 /**
- * The part of the Kubernetes API that the router uses: lists and watches of pods, by TLS and for a token. It grants what the
- * roles of a manifest grant, and nothing else.
+ * The part of the Kubernetes API that the router uses: lists and watches of pods and nodes, by TLS and for a token. It grants what
+ * the roles of a manifest grant, and nothing else.
  */
 import { once } from 'node:events';
 import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -23,6 +23,11 @@ export interface FakePod {
   status: { phase: 'Running'; podIP: string };
 }
 
+export interface FakeNode {
+  metadata: { name: string };
+  spec: { taints?: { key: string; effect: string }[] };
+}
+
 const PAGE = 2;
 
 export class PodsApi {
@@ -34,7 +39,10 @@ export class PodsApi {
   token = 'first token';
   /** Of watches that begin: their version is forgotten. */
   hasForgotten = false;
+  /** What it lists; grown and changed by the test, which then ends the watches. */
+  readonly nodes: FakeNode[] = [];
   readonly #watches = new Set<ServerResponse>();
+  readonly #nodeWatches = new Set<ServerResponse>();
   readonly #server: Server;
   readonly #account: string;
 
@@ -79,6 +87,16 @@ export class PodsApi {
     for (const watch of this.#watches) watch.end();
   }
 
+  /** Adds a node, or changes one, and tells all who watch nodes. */
+  node(name: string, ...taints: string[]): void {
+    const node = { metadata: { name }, spec: { taints: taints.map((key) => ({ key, effect: 'NoExecute' })) } };
+    const at = this.nodes.findIndex(({ metadata }) => metadata.name === name);
+    if (at >= 0) this.nodes.splice(at, 1);
+    this.nodes.push(node);
+    const type = at < 0 ? 'ADDED' : 'MODIFIED';
+    for (const watch of this.#nodeWatches) watch.write(`${JSON.stringify({ type, object: asInApi(node) })}\n`);
+  }
+
   get watches(): number {
     return this.#watches.size;
   }
@@ -96,7 +114,7 @@ export class PodsApi {
 
   #answer(request: IncomingMessage, response: ServerResponse): void {
     const { pathname, searchParams } = new URL(request.url ?? '', 'http://fake');
-    const [, namespace = '', resource = ''] = /^\/api\/v1\/namespaces\/([^/]+)\/([^/]+)$/.exec(pathname) ?? [];
+    const [, namespace = '', resource = ''] = /^\/api\/v1\/(?:namespaces\/([^/]+)\/)?([^/]+)$/.exec(pathname) ?? [];
     const isWatch = searchParams.get('watch') === 'true';
     const title = `${isWatch ? 'watch' : 'list'} ${resource} ${namespace}`;
     response.setHeader('content-type', 'application/json');
@@ -111,27 +129,29 @@ export class PodsApi {
       return;
     }
     if (isWatch) {
-      this.#watches.add(response);
-      response.on('close', () => this.#watches.delete(response));
+      const watches = resource === 'nodes' ? this.#nodeWatches : this.#watches;
+      watches.add(response);
+      response.on('close', () => watches.delete(response));
       response.flushHeaders();
       return;
     }
     const wanted = (searchParams.get('labelSelector') ?? '').split(',');
-    const items = this.pods.filter(({ metadata }) =>
+    const pods = this.pods.filter(({ metadata }) =>
       wanted.every((part) => metadata.labels[part.split('=')[0] ?? ''] === part.split('=')[1]),
     );
+    const items: (FakePod | FakeNode)[] = resource === 'nodes' ? this.nodes : pods;
     const from = Number(searchParams.get('continue') ?? 0);
     const isLast = from + PAGE >= items.length;
     const metadata = { resourceVersion: '1', ...(isLast ? {} : { continue: `${from + PAGE}` }) };
     const page = items.slice(from, from + PAGE).map(asInApi);
-    response.end(JSON.stringify({ kind: 'PodList', apiVersion: 'v1', metadata, items: page }));
+    response.end(JSON.stringify({ kind: 'List', apiVersion: 'v1', metadata, items: page }));
   }
 
-  /** Roles of a namespace only: the router needs no others. */
+  /** @param namespace '' for what is in none */
   #isGranted(verb: string, resource: string, namespace: string): boolean {
     return this.roles.some(
       ({ metadata, rules }) =>
-        metadata.namespace === namespace &&
+        (metadata.namespace ?? '') === namespace &&
         (rules as Rule[]).some(
           ({ apiGroups, resources, verbs }) =>
             apiGroups.includes('') && resources.includes(resource) && verbs.includes(verb),
@@ -140,9 +160,8 @@ export class PodsApi {
   }
 }
 
-const asInApi = (pod: FakePod): object => ({
-  ...pod,
-  kind: 'Pod',
+const asInApi = (object: FakePod | FakeNode): object => ({
+  ...object,
   apiVersion: 'v1',
-  metadata: { ...pod.metadata, uid: pod.metadata.name, resourceVersion: '2' },
+  metadata: { ...object.metadata, uid: object.metadata.name, resourceVersion: '2' },
 });

@@ -38,6 +38,7 @@ test('pods are named by namespace and selector, with the port of the plugins', (
     namespace: 'storage',
     selector,
     port: 7000,
+    taints: false,
     access: { host: '10.96.0.1', port: 443, accountDirectory: '/var/run/secrets/kubernetes.io/serviceaccount' },
   });
 });
@@ -50,6 +51,7 @@ test('pods are asked for at the API server that Kubernetes names, and nowhere el
     refuses({ ...inPod, KUBERNETES_SERVICE_PORT: port }, /KUBERNETES_SERVICE_PORT is/);
   }
   refuses({ ...inPod, BLOCKDELTA_ROUTE_ACCOUNT: 'account' }, /BLOCKDELTA_ROUTE_ACCOUNT/);
+  refuses({ ...inPod, BLOCKDELTA_ROUTE_TAINTS: 'yes' }, /BLOCKDELTA_ROUTE_TAINTS/);
 });
 
 test('a source of nodes that cannot be one is refused with examples', () => {

@@ -376,33 +376,42 @@ forEveryRendering('a router needs certificates and a way to nodes, one node neit
   }
 });
 
-forEveryRendering('H38: the container that the network reaches reads pods, and has no other right', (cluster) => {
-  const routers = cluster.controller.containers.filter(({ name }) => name === 'router');
-  const granted = (account: string) =>
-    bindingsOf(cluster)
-      .filter(({ subjects }) => subjects[0].name === account)
-      .flatMap(({ roleRef }) => rolesOf(cluster).filter((role) => isReferenced(role, roleRef)))
-      .flatMap(({ kind, rules }) => rules.map((rule: object) => ({ kind, ...rule })));
-  const wanted = { kind: 'Role', apiGroups: [''], resources: ['pods'], verbs: ['list', 'watch'] };
-  for (const router of routers) {
-    const secrets = router.volumeMounts.flatMap(({ name, mountPath }) => {
-      const volume = cluster.controller.volumes.find((each) => each.name === name);
-      assert.equal(volume?.['projected'], undefined, 'of the account of the pod');
-      return mountPath.startsWith('/var/run/secrets') ? (volume?.secret?.secretName ?? '') : [];
+forEveryRendering(
+  'H38: the container that the network reaches reads pods, and nodes if there are copies, and has no other right',
+  (cluster) => {
+    const routers = cluster.controller.containers.filter(({ name }) => name === 'router');
+    const granted = (account: string) =>
+      bindingsOf(cluster)
+        .filter(({ subjects }) => subjects[0].name === account)
+        .flatMap(({ roleRef }) => rolesOf(cluster).filter((role) => isReferenced(role, roleRef)))
+        .flatMap(({ kind, rules }) => rules.map((rule: object) => ({ kind, ...rule })));
+    const reads = (kind: string, resource: string) => ({
+      kind,
+      apiGroups: [''],
+      resources: [resource],
+      verbs: ['list', 'watch'],
     });
-    const [secret, ...others] = cluster.of('Secret');
-    assert.deepEqual([secrets, others], [[secret?.metadata.name], []]);
-    assert.equal(secret?.['type'], 'kubernetes.io/service-account-token');
-    const { annotations } = (secret?.metadata ?? {}) as { annotations?: object };
-    assert.deepEqual(annotations, { 'kubernetes.io/service-account.name': ROUTER });
-    assert.deepEqual(granted(ROUTER), [wanted]);
-    const sharing = cluster.pods
-      .flatMap(({ containers }) => containers)
-      .filter(({ volumeMounts }) => volumeMounts.some(({ name }) => name === 'router-token'));
-    assert.deepEqual(sharing, [router]);
-  }
-  assert.deepEqual(granted(cluster.node.account), []);
-});
+    const wanted = [reads('Role', 'pods'), ...(hasTransfers(cluster) ? [reads('ClusterRole', 'nodes')] : [])];
+    for (const router of routers) {
+      const secrets = router.volumeMounts.flatMap(({ name, mountPath }) => {
+        const volume = cluster.controller.volumes.find((each) => each.name === name);
+        assert.equal(volume?.['projected'], undefined, 'of the account of the pod');
+        return mountPath.startsWith('/var/run/secrets') ? (volume?.secret?.secretName ?? '') : [];
+      });
+      const [secret, ...others] = cluster.of('Secret');
+      assert.deepEqual([secrets, others], [[secret?.metadata.name], []]);
+      assert.equal(secret?.['type'], 'kubernetes.io/service-account-token');
+      const { annotations } = (secret?.metadata ?? {}) as { annotations?: object };
+      assert.deepEqual(annotations, { 'kubernetes.io/service-account.name': ROUTER });
+      assert.deepEqual(granted(ROUTER), wanted);
+      const sharing = cluster.pods
+        .flatMap(({ containers }) => containers)
+        .filter(({ volumeMounts }) => volumeMounts.some(({ name }) => name === 'router-token'));
+      assert.deepEqual(sharing, [router]);
+    }
+    assert.deepEqual(granted(cluster.node.account), []);
+  },
+);
 
 const isReferenced = ({ kind, metadata }: Manifest, roleRef: { kind: string; name: string }) =>
   kind === roleRef.kind && metadata.name === roleRef.name;

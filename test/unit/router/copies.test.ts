@@ -26,13 +26,13 @@ const ROOM = { holds: true, room_bytes: '100' };
 const COMPLETE: Answers = { FindSnapshot: () => ({ pull: { status: 'COMPLETE' } }), KeepReplica: () => ({}) };
 const HOUR_MS = 3_600_000;
 
-function copies(nodes: readonly AnsweringNode[], now = (): number => 0): Copies {
+function copies(nodes: readonly AnsweringNode[], now = (): number => 0, knowsRetired = (): boolean => true): Copies {
   const logger = createLogger('info', { write: () => undefined });
   const all = () => nodes.map(({ node }) => node);
   const owning = (key: string) => all().find((node) => node.key === key) ?? assert.fail(key);
   const sources = new RemoteSources({ nodes: all, owning, logger, now, roundMs: HOUR_MS });
   const patience = () => new Promise<void>(() => undefined);
-  return new Copies({ nodes: all, sources, patience, logger, now, roundMs: HOUR_MS });
+  return new Copies({ nodes: all, knowsRetired, sources, patience, logger, now, roundMs: HOUR_MS });
 }
 
 const context = (): CallContext =>
@@ -256,10 +256,18 @@ test('a node that has booted is told that it is not retired when it is reached, 
       return {};
     },
   });
-  const router = copies([own, answeringNode('b', {})]);
+  let knows = false;
+  const router = copies(
+    [own, answeringNode('b', {})],
+    () => 0,
+    () => knows,
+  );
   await router.connected(nodeKey('b'));
   assert.deepEqual(own.asked, []);
+  // It is not known yet which nodes are retired.
+  await router.connected(nodeKey('a'));
+  knows = true;
   await router.connected(nodeKey('a'));
   await router.connected(nodeKey('a'));
-  assert.deepEqual(own.asked, ['ListCopies', 'ClearStaging', 'ListCopies']);
+  assert.deepEqual(own.asked, ['ListCopies', 'ListCopies', 'ClearStaging', 'ListCopies']);
 });

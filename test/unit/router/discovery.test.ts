@@ -11,6 +11,7 @@ import type { NodeEntry } from '../../../src/router/node-list.js';
 import { type Pod, PodList } from '../../../src/router/pod-list.js';
 import { parseRouteConfig } from '../../../src/router/settings.js';
 import { eventually } from '../../support/eventually.js';
+import type { Manifest } from '../../support/manifests.js';
 import { type FakePod, PodsApi } from '../../support/pods-api.js';
 import { temporaryDirectory } from '../../support/temporary.js';
 
@@ -79,8 +80,21 @@ const ROLE = {
   rules: [{ apiGroups: [''], resources: ['pods'], verbs: ['list', 'watch'] }],
 };
 
-async function discover(t: TestContext, pods: readonly FakePod[], isBroken = false) {
-  const server = await PodsApi.start([ROLE], pods, temporaryDirectory());
+const NODES_ROLE = {
+  apiVersion: 'rbac.authorization.k8s.io/v1',
+  kind: 'ClusterRole',
+  metadata: { name: 'router' },
+  rules: [{ apiGroups: [''], resources: ['nodes'], verbs: ['list', 'watch'] }],
+};
+
+async function discover(
+  t: TestContext,
+  pods: readonly FakePod[],
+  isBroken = false,
+  roles: object[] = [ROLE],
+  taints = 'off',
+) {
+  const server = await PodsApi.start(roles as readonly Manifest[], pods, temporaryDirectory());
   server.isBroken = isBroken;
   const lines: string[] = [];
   const logger = createLogger('info', { write: (line) => lines.push(line) });
@@ -90,6 +104,7 @@ async function discover(t: TestContext, pods: readonly FakePod[], isBroken = fal
     BLOCKDELTA_TLS_KEY: '/k',
     BLOCKDELTA_TLS_CA: '/ca',
     BLOCKDELTA_ROUTE_NODES: 'kubernetes:storage/app=node',
+    BLOCKDELTA_ROUTE_TAINTS: taints,
     ...server.environment,
   });
   assert.ok(source.kind === 'kubernetes');
@@ -151,10 +166,10 @@ test('a watch that ends goes on, one whose version is forgotten begins anew, and
   server.giveToken();
   server.endWatches();
   await eventually('another watch', () => server.watches === 1);
-  assert.equal(server.requests.filter((each) => each.startsWith('list')).length, 3);
+  assert.equal(server.requests.filter((each) => each.startsWith('list pods')).length, 3);
   server.hasForgotten = true;
   server.endWatches();
-  await eventually('another list', () => server.requests.filter((each) => each.startsWith('list')).length === 6);
+  await eventually('another list', () => server.requests.filter((each) => each.startsWith('list pods')).length === 6);
   await eventually('a third watch', () => server.watches === 1);
   server.event('ADDED', pod('p9', 'node-9', '10.0.0.9'));
   await eventually('the new node', () => lists.at(-1)?.length === 6);
@@ -167,6 +182,52 @@ test('a refusal is said once, with what the API server says', async (t) => {
   server.token = 'another token';
   server.isBroken = false;
   await eventually('another line', () => log().includes('HTTP status 401'));
+});
+
+const OUT_OF_SERVICE = 'node.kubernetes.io/out-of-service';
+
+test('a node is retired while it has the taint that says it is out of service', async (t) => {
+  const pods = [pod('p1', 'node-a', '10.0.0.1')];
+  const { discovery, server, started, lists } = await discover(t, pods, false, [ROLE, NODES_ROLE], 'on');
+  server.node('node-a');
+  server.node('node-b', OUT_OF_SERVICE);
+  await started;
+  await eventually('the nodes are known', () => discovery.knowsRetired && lists.at(-1)?.length === 2);
+  const a = { id: 'node-a', address: '10.0.0.1:9810' };
+  const retired = (id: string) => ({ id, address: null, retired: true });
+  assert.deepEqual(lists.at(-1), [a, retired('node-b')]);
+  await eventually('the nodes are watched', () => server.requests.includes('watch nodes '));
+  server.node('node-a', 'node.kubernetes.io/unreachable', OUT_OF_SERVICE);
+  await eventually('node-a is retired', () => lists.at(-1)?.[0]?.retired === true);
+  assert.deepEqual(lists.at(-1), [retired('node-a'), retired('node-b')]);
+  server.node('node-a');
+  server.node('node-b');
+  await eventually('none is', () => lists.at(-1)?.length === 1);
+  assert.deepEqual(lists.at(-1), [a]);
+});
+
+test('a router that may not watch nodes finds its pods, and says that it does not know which are retired', async (t) => {
+  const pods = [pod('p1', 'node-a', '10.0.0.1')];
+  const { discovery, started, lists, log } = await discover(t, pods, false, [ROLE], 'on');
+  await started;
+  await eventually('it has said so', () => log().includes('cannot watch nodes'));
+  assert.deepEqual([discovery.knowsRetired, lists.at(-1)?.length], [false, 1]);
+  assert.match(log(), /HTTP status 403.*no volume that has had copies/);
+});
+
+test('without the setting no node is asked for, and none is retired', async (t) => {
+  const { discovery, server, started } = await discover(t, [pod('p1', 'node-a', '10.0.0.1')], false, [
+    ROLE,
+    NODES_ROLE,
+  ]);
+  server.node('node-a', OUT_OF_SERVICE);
+  await started;
+  await eventually('a watch', () => server.watches === 1);
+  assert.equal(discovery.knowsRetired, true);
+  assert.deepEqual(
+    server.requests.filter((each) => each.includes('nodes')),
+    [],
+  );
 });
 
 const podOf = (nodeName: string, podIP: string, more: Partial<Pod> = {}): Pod => ({

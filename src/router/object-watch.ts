@@ -1,16 +1,15 @@
 /**
- * Watches the pods of a namespace that have certain labels: gets a list from the API server, and then the changes to this list.
- * The router asks Kubernetes for nothing else, so a client library of 50 MB would be too large. Knows no nodes.
+ * Watches objects of one kind in Kubernetes: gets a list from the API server, and then the changes to this list. The router asks
+ * Kubernetes for nothing else, so a client library of 50 MB would be too large. Knows no pods and no nodes.
  *
  * Source: "Efficient detection of changes" in the API concepts of Kubernetes. A list has a version, and a watch reports the
- * changes since that version. If the API server has forgotten the version, it answers 410, and this file lists all pods again.
+ * changes since that version. If the API server has forgotten the version, it answers 410, and this file lists all objects again.
  */
 import { readFile } from 'node:fs/promises';
 import type { IncomingMessage } from 'node:http';
 import { request } from 'node:https';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { Pod } from './pod-list.js';
 
 /** The API server, and the account that asks it. */
 export interface ClusterAccess {
@@ -20,31 +19,44 @@ export interface ClusterAccess {
   readonly accountDirectory: string;
 }
 
-export interface PodSelection {
-  readonly namespace: string;
-  /** A label selector. */
+/** The objects that are watched, and what is kept of each. */
+export interface Watched<Kept> {
+  /** Of the list, as in `/api/v1/nodes`. */
+  readonly path: string;
+  /** A label selector; '' selects all. */
   readonly selector: string;
+  /** The fields that are needed, because there may be thousands of objects. */
+  needed(object: ApiObject): Kept;
 }
 
-export interface PodListener {
-  /** Called with all current pods for each list and for each event. */
-  listed(pods: readonly Pod[]): void;
+export interface WatchListener<Kept> {
+  /** Called with all current objects for each list and for each event. */
+  listed(objects: readonly Kept[]): void;
   /** Called when the API server cannot be asked. The watch asks it again. */
   failed(problem: unknown): void;
 }
 
-interface ApiPod extends Pod {
-  readonly metadata: Pod['metadata'] & { readonly uid: string; readonly resourceVersion: string };
+/** As the API server sends it. */
+export interface ApiObject {
+  readonly metadata: {
+    readonly name: string;
+    readonly uid: string;
+    readonly resourceVersion: string;
+    readonly creationTimestamp?: string;
+    readonly deletionTimestamp?: string;
+  };
+  readonly spec?: { readonly nodeName?: string; readonly taints?: readonly { readonly key: string }[] };
+  readonly status?: { readonly podIP?: string; readonly phase?: string };
 }
 
 interface ApiList {
-  readonly items: readonly ApiPod[];
+  readonly items: readonly ApiObject[];
   readonly metadata: { readonly resourceVersion: string; readonly continue?: string };
 }
 
 interface ApiEvent {
   readonly type: 'ADDED' | 'MODIFIED' | 'DELETED' | 'BOOKMARK' | 'ERROR';
-  readonly object: ApiPod & { readonly code?: number; readonly message?: string };
+  readonly object: ApiObject & { readonly code?: number; readonly message?: string };
 }
 
 const RETRY_MS = 3000;
@@ -67,26 +79,26 @@ class ApiError extends Error {
   }
 }
 
-export class PodWatch {
+export class ObjectWatch<Kept> {
   readonly #end = new AbortController();
-  #pods = new Map<string, Pod>();
+  #objects = new Map<string, Kept>();
 
   constructor(
     private readonly access: ClusterAccess,
-    private readonly selection: PodSelection,
+    private readonly watched: Watched<Kept>,
   ) {}
 
   /** Runs until `stop`. Never throws. */
-  async run(listener: PodListener): Promise<void> {
+  async run(listener: WatchListener<Kept>): Promise<void> {
     const { signal } = this.#end;
-    /** Null if all pods have to be listed. */
+    /** Null if all objects have to be listed. */
     let version: string | null = null;
     while (!signal.aborted) {
       let pauseMs = PAUSE_MS;
       try {
         if (version === null) {
           version = await this.#list();
-          listener.listed([...this.#pods.values()]);
+          listener.listed([...this.#objects.values()]);
         }
         version = await this.#watch(version, listener);
       } catch (thrown) {
@@ -104,23 +116,23 @@ export class PodWatch {
     this.#end.abort();
   }
 
-  /** Lists all pods. Resolves to the version of the list. */
+  /** Lists all objects. Resolves to the version of the list. */
   async #list(): Promise<string> {
-    const pods = new Map<string, Pod>();
+    const objects = new Map<string, Kept>();
     let next = '';
     for (;;) {
       const query = { limit: `${PAGE}`, ...(next === '' ? {} : { continue: next }) };
       const list = JSON.parse(await textOf(await this.#get(query, LIST_MS))) as ApiList;
-      for (const pod of list.items) pods.set(pod.metadata.uid, needed(pod));
+      for (const each of list.items) objects.set(each.metadata.uid, this.watched.needed(each));
       next = list.metadata.continue ?? '';
       if (next !== '') continue;
-      this.#pods = pods;
+      this.#objects = objects;
       return list.metadata.resourceVersion;
     }
   }
 
   /** Applies changes. Resolves to the last version when the API server ends the watch. */
-  async #watch(from: string, listener: PodListener): Promise<string> {
+  async #watch(from: string, listener: WatchListener<Kept>): Promise<string> {
     let version = from;
     const response = await this.#get(
       {
@@ -136,9 +148,9 @@ export class PodWatch {
       if (type === 'ERROR') throw new ApiError(object.code ?? 0, object.message ?? line);
       version = object.metadata.resourceVersion;
       if (type === 'BOOKMARK') continue;
-      if (type === 'DELETED') this.#pods.delete(object.metadata.uid);
-      else this.#pods.set(object.metadata.uid, needed(object));
-      listener.listed([...this.#pods.values()]);
+      if (type === 'DELETED') this.#objects.delete(object.metadata.uid);
+      else this.#objects.set(object.metadata.uid, this.watched.needed(object));
+      listener.listed([...this.#objects.values()]);
     }
     return version;
   }
@@ -146,11 +158,11 @@ export class PodWatch {
   /** Rejects unless the answer is 200. */
   async #get(query: Record<string, string>, silenceMs: number): Promise<IncomingMessage> {
     const { host, port, accountDirectory } = this.access;
-    const { namespace, selector } = this.selection;
+    const { path, selector } = this.watched;
     const [token, ca] = await Promise.all(
       ['token', 'ca.crt'].map((name) => readFile(join(accountDirectory, name), 'utf8')),
     );
-    const asked = new URLSearchParams({ labelSelector: selector, ...query });
+    const asked = new URLSearchParams({ ...(selector === '' ? {} : { labelSelector: selector }), ...query });
     const response = await new Promise<IncomingMessage>((resolve, reject) => {
       const outgoing = request({
         host,
@@ -158,7 +170,7 @@ export class PodWatch {
         ca,
         agent: false,
         signal: this.#end.signal,
-        path: `/api/v1/namespaces/${namespace}/pods?${asked}`,
+        path: `${path}?${asked}`,
         headers: { authorization: `Bearer ${token?.trim()}`, accept: 'application/json' },
       });
       outgoing.setTimeout(silenceMs, () => {
@@ -171,18 +183,6 @@ export class PodWatch {
     const said = refusalIn(await textOf(response));
     throw new ApiError(statusCode, `HTTP status ${statusCode}${said}`);
   }
-}
-
-/** The only fields that are kept, because there may be thousands of pods. */
-function needed({ spec, status, metadata }: ApiPod): Pod {
-  return {
-    spec: { nodeName: spec?.nodeName ?? '' },
-    status: { podIP: status?.podIP ?? '', phase: status?.phase ?? '' },
-    metadata: {
-      creationTimestamp: metadata.creationTimestamp ?? '',
-      deletionTimestamp: metadata.deletionTimestamp ?? '',
-    },
-  };
 }
 
 /** The reason that the API server gives for a refusal, after a colon; empty if it gives none. */
