@@ -60,13 +60,16 @@ export class Copies {
       const request = { request: context.encodedRequest, node_id: nodeId };
       return (await this.deps.sources.ask(owner, 'CreateCopiedSnapshot', request, context)).response;
     };
-    const known = await take('');
-    if (known.length > 0) return known;
-    const [best] = await this.#candidates(owner, volumeId);
-    if (best === undefined) throw noCandidate(volumeId);
-    const taken = await take(best.node.id);
-    void this.#roundOf(owner);
-    return taken;
+    try {
+      const known = await take('');
+      if (known.length > 0) return known;
+      const [best] = await this.#candidates(owner, volumeId);
+      if (best === undefined) throw noCandidate(volumeId);
+      return await take(best.node.id);
+    } finally {
+      // A repeated call has the copy tried again at once.
+      void this.#roundOf(owner);
+    }
   }
 
   /**

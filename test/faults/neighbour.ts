@@ -2,7 +2,9 @@
  * Another node and a router beside the plugin of a scene, each on a host of a network of their own: what a scene needs to pull
  * snapshots and to serve them. Their steps are not counted.
  */
-import { writeFileSync } from 'node:fs';
+import { readdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import { Authority, type CertificateFiles, tlsSettings } from '../support/certificates.js';
 import { type Contents, emptyContents, specOf, type VolumeKind } from '../support/contents.js';
 import type { Message } from '../support/csi-client.js';
@@ -33,6 +35,7 @@ export class Neighbour {
   #plugin: Plugin | undefined;
   #router: Plugin | undefined;
   #names = 0;
+  #poolPath = '';
 
   private constructor(
     private readonly workspace: Workspace,
@@ -65,6 +68,11 @@ export class Neighbour {
     return this.#plugin;
   }
 
+  /** Of the neighbour. */
+  get poolPath(): string {
+    return this.#poolPath;
+  }
+
   /** The settings of a node. */
   env(node: NodeName): Record<string, string> {
     return {
@@ -92,6 +100,35 @@ export class Neighbour {
       this.#routing.client.controller.CreateVolume(request, { deadlineMs: 30_000 }),
     );
     return answer['volume'];
+  }
+
+  /**
+   * A snapshot that the other node keeps a copy of, through the router. Repeated until it is ready, while copies that fail are tried
+   * again.
+   *
+   * @param goesOn whether it is worth repeating
+   */
+  async copied(volumeId: string, name: string, goesOn: () => boolean): Promise<string> {
+    const request = { source_volume_id: volumeId, name, parameters: { copies: '1' } };
+    for (;;) {
+      const attempt = this.#routing.client.controller.CreateSnapshot(request);
+      const status = await statusOf(attempt);
+      if (status !== 'OK' && (status !== 'UNAVAILABLE' || !goesOn())) await attempt;
+      const { snapshot } = status === 'OK' ? await attempt : { snapshot: null };
+      if (snapshot?.ready_to_use === true) return snapshot.snapshot_id;
+      if (!goesOn()) throw new Error(`snapshot ${name} is not ready, and its copy cannot be made`);
+      await delay(20);
+    }
+  }
+
+  /** Deletes a snapshot of either node through the router, until no file of the pool belongs to it or its copy. */
+  async deleteCopied(snapshotId: string, poolPath: string, goesOn: () => boolean): Promise<void> {
+    const snapshots = join(poolPath, 'snapshots');
+    do {
+      await this.#routing.client.controller.DeleteSnapshot({ snapshot_id: snapshotId });
+      if (!goesOn()) return;
+      await delay(20);
+    } while (readdirSync(snapshots).some((name) => name.startsWith(snapshotId)));
   }
 
   /** Resolves when the router reaches the node, which may have been started again. */
@@ -126,6 +163,7 @@ export class Neighbour {
 
   async #start(): Promise<void> {
     const pool = makePoolFileSystem(this.workspace, 'xfs', 1024);
+    this.#poolPath = pool;
     this.#plugin = await Plugin.start(this.workspace, {
       pools: `main=${pool}`,
       by: this.by('neighbour'),

@@ -48,6 +48,7 @@ const IDS: readonly (readonly [RegExp, string])[] = [
   [/\b7:\d+/g, '<loop>'],
   [/-[A-Za-z0-9]{6}(?= |$)/g, '-<random>'],
   [/(?<=\.|\/\.restore-)[0-9a-f]{16}(?=\.(?:tmp|partial))/g, '<random>'],
+  [/(?<=\.promise-)[0-9a-f]{32}/g, '<promise>'],
   [/#\d+ \(deleted\)/g, '<nameless>'],
 ];
 

@@ -1,8 +1,8 @@
-/** Faults at the steps of pulls: at the node that pulls, and at the node that serves. The other node and the router go on. */
+/** Faults at the steps of pulls and of copies: at the node that pulls, and at the node that serves. The other node and the router go on. */
 import { faultTests } from './fault-tests.js';
 import { Neighbour } from './neighbour.js';
 import type { Scene } from './scene.js';
-import { pullSnapshot, removeReplica, serveClone, serveSnapshot } from './transfers.js';
+import { endCopy, giveCopy, keepCopy, pullSnapshot, removeReplica, serveClone, serveSnapshot } from './transfers.js';
 
 const neighbours = new WeakMap<Scene, Neighbour>();
 
@@ -35,5 +35,8 @@ faultTests('faults-transfers', {
     serveSnapshot(of, { hasBase: true }),
     serveSnapshot(of, { hasBase: false }),
     serveClone(of),
+    keepCopy(of),
+    endCopy(of),
+    giveCopy(of),
   ],
 });

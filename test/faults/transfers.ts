@@ -1,6 +1,6 @@
 /** Operations that pull snapshots of another node, and that serve snapshots to one. */
 import assert from 'node:assert/strict';
-import { existsSync } from 'node:fs';
+import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import type { StatusName } from '../../src/base/errors.js';
 import { catalogueContents } from '../../src/driver/catalogue/contents.js';
@@ -209,5 +209,78 @@ async function serving(
       await orchestrator.takeDown(volume);
     },
     undo: (answer: unknown) => orchestrator.delete(held(answer)),
+  };
+}
+
+/** What belongs to a copy that is kept, by its names without the snapshot's. */
+const copyIn = (poolPath: string, snapshotId: string): string[] =>
+  readdirSync(join(poolPath, 'snapshots'))
+    .filter((name) => name.startsWith(snapshotId))
+    .map((name) => name.slice(snapshotId.length).replace(/-.*/, ''))
+    .toSorted();
+
+const KEPT = ['.promise', '.replica'];
+
+/** The scene keeps a copy of a snapshot of its neighbour. */
+export function keepCopy(of: NeighbourOf): Operation {
+  return {
+    name: 'a copy of a snapshot of another node is kept',
+    ...transferring(of),
+    prepare: async (scene) => {
+      const neighbour = of(scene);
+      const { volume: source } = await neighbour.used('block', scene.random);
+      const name = scene.name('copied');
+      return {
+        call: () => neighbour.copied(source.id, name, () => scene.isRunning),
+        check: async (answer) => assert.deepEqual(copyIn(scene.poolPath, String(answer)), KEPT),
+        undo: async (answer) => {
+          await neighbour.deleteCopied(String(answer), scene.poolPath, () => true);
+          await neighbour.orchestrator.remove(source);
+        },
+      };
+    },
+  };
+}
+
+/** The scene ends its copy of a snapshot of its neighbour, which is deleted. */
+export function endCopy(of: NeighbourOf): Operation {
+  return {
+    name: 'a copy of a snapshot of another node ends',
+    ...transferring(of),
+    prepare: async (scene) => {
+      const neighbour = of(scene);
+      const { volume: source } = await neighbour.used('block', scene.random);
+      const snapshotId = await neighbour.copied(source.id, scene.name('copied'), () => scene.isRunning);
+      return {
+        call: () => neighbour.deleteCopied(snapshotId, scene.poolPath, () => scene.isRunning),
+        check: async () => assert.deepEqual(copyIn(scene.poolPath, snapshotId), []),
+        undo: () => neighbour.orchestrator.remove(source),
+      };
+    },
+  };
+}
+
+/** The neighbour keeps a copy of a snapshot of the scene. */
+export function giveCopy(of: NeighbourOf): Operation {
+  return {
+    name: 'a snapshot is taken with a copy on another node',
+    ...transferring(of),
+    prepare: async (scene) => {
+      const neighbour = of(scene);
+      const { volume } = scene.resident('block');
+      const name = scene.name('copied');
+      return {
+        makes: 1,
+        call: () => neighbour.copied(volume.id, name, () => scene.isRunning),
+        check: async (answer) => {
+          scene.objects.add(String(answer));
+          assert.deepEqual(copyIn(neighbour.poolPath, String(answer)), KEPT);
+        },
+        undo: async (answer) => {
+          await neighbour.deleteCopied(String(answer), neighbour.poolPath, () => true);
+          scene.objects.remove(String(answer));
+        },
+      };
+    },
   };
 }

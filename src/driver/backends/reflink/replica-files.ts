@@ -77,10 +77,11 @@ export class ReplicaFiles implements PoolReplicas {
     await this.directory.use(async ({ layout }) => {
       const unfinished = layout.unfinishedReplica(snapshotId);
       await releaseLoop(this.native, unfinished);
+      // A mark must not outlive its replica: nothing would find it. A replica without a mark goes by its age.
+      for (const each of await this.#promises(layout, snapshotId)) await this.#forget(layout, snapshotId, each);
       for (const path of [temporary(unfinished), unfinished, layout.replica(snapshotId)]) {
         await this.native.run('removeFile', { path });
       }
-      for (const each of await this.#promises(layout, snapshotId)) await this.#forget(layout, snapshotId, each);
     });
   }
 
