@@ -84,9 +84,9 @@ export class Copies {
     context: CallContext,
     remove: () => Promise<Buffer>,
   ): Promise<Buffer> {
-    const asked = this.deps.sources.ask(owner, 'FindSnapshot', { snapshot_id: snapshotId, snapshot: null }, context);
+    const asked = this.deps.sources.ask(owner, 'FindCopy', { snapshot_id: snapshotId }, context);
     const isKnown = await asked.then(
-      ({ snapshot }) => snapshot !== null,
+      ({ own }) => own !== 'ABSENT',
       () => true,
     );
     const answer = await remove();

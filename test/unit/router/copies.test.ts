@@ -231,11 +231,14 @@ test('the deletion of a snapshot that its node does not know goes to all other n
     assert.equal(answer.toString(), 'done');
     return deleted;
   };
-  assert.deepEqual(await run({ FindSnapshot: () => ({}) }), [`${snapshotId} on b`, `${snapshotId} on d`]);
-  assert.deepEqual(await run({ FindSnapshot: () => ({ snapshot: { snapshot_id: snapshotId } }) }), []);
-  assert.deepEqual(await run(failing(CsiError.failedPrecondition('its pool is gone'))), []);
+  const says = (own: string): Answers => ({ FindCopy: () => ({ own }) });
+  assert.deepEqual(await run(says('ABSENT')), [`${snapshotId} on b`, `${snapshotId} on d`]);
+  assert.deepEqual(await run(says('HELD')), []);
+  assert.deepEqual(await run(says('LOST')), []);
+  // As a node of an older version.
+  assert.deepEqual(await run({}), []);
   // A snapshot that was not deleted keeps its copies.
-  const own = owner(pending, { FindSnapshot: () => ({}) });
+  const own = owner(pending, says('ABSENT'));
   const refusing = async (): Promise<Buffer> => {
     throw CsiError.failedPrecondition('it is read');
   };
