@@ -85,25 +85,21 @@ export class Copies {
     remove: () => Promise<Buffer>,
   ): Promise<Buffer> {
     const asked = this.deps.sources.ask(owner, 'FindCopy', { snapshot_id: snapshotId }, context);
-    const isKnown = await asked.then(
-      ({ own }) => own !== 'ABSENT',
-      () => true,
-    );
+    const isKnown = await asked.then(({ own }) => own !== 'ABSENT', knownToOlder);
     const answer = await remove();
     if (isKnown) void this.#roundOf(owner);
     else await this.deleteReplicas(snapshotId);
     return answer;
   }
 
-  /** Has all nodes remove their copies of a snapshot. Never rejects. */
+  /** Has all nodes that can be reached remove their copies of a snapshot. A copy on another node stays until an operator removes it. */
   async deleteReplicas(snapshotId: string): Promise<void> {
     const others = this.deps.nodes().filter((node) => node.key !== nodeKeyOf(snapshotId));
-    const deleted = others.map((node) =>
-      this.deps.sources.ask(node, 'DeleteReplica', { snapshot_id: snapshotId }).catch((thrown) => {
-        this.deps.logger.info({ node: node.id, snapshot: snapshotId, why: messageOf(thrown) }, 'a copy may be left');
-      }),
-    );
-    await Promise.all(deleted);
+    const away = others.filter(({ isConnected }) => !isConnected).map(({ id }) => id);
+    if (away.length > 0) this.deps.logger.warn({ nodes: away, snapshot: snapshotId }, 'a copy may be left');
+    const reached = others.filter(({ isConnected }) => isConnected);
+    const deleted = reached.map((node) => this.deps.sources.ask(node, 'DeleteReplica', { snapshot_id: snapshotId }));
+    await Promise.all(deleted.map((each) => each.catch(knownToOlder)));
   }
 
   /** Does what is left to do for a node that can be reached again. Never rejects. */
@@ -209,6 +205,12 @@ export class Copies {
     if (node?.isConnected === true) return node;
     throw CsiError.unavailable(`node '${id}', which is to keep the copy, cannot be reached`);
   }
+}
+
+/** A node whose version knows no copies has none, and loses none. */
+function knownToOlder(thrown: unknown): true {
+  if (CsiError.from(thrown).code === StatusCode.FAILED_PRECONDITION) return true;
+  throw thrown;
 }
 
 const noCandidate = (volumeId: string): CsiError =>

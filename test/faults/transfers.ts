@@ -191,6 +191,12 @@ async function served(scene: Scene, neighbour: Neighbour, source: { snapshotId: 
   await neighbour.orchestrator.delete(neighbour.orchestrator.hold(name, volume, spec.capability));
 }
 
+/** What the scene removes after its transfer has ended, which nobody waits for, is one of its steps. */
+async function untilServed(scene: Scene): Promise<void> {
+  const directory = scene.workspace.path('plugin', 'transfers');
+  await eventually('nothing is served any more', () => !scene.isRunning || readdirSync(directory).length === 0);
+}
+
 async function serving(
   scene: Scene,
   neighbour: Neighbour,
@@ -201,8 +207,14 @@ async function serving(
   const name = scene.name('served');
   const spec = { ...specOf('block'), ...source };
   const held = (answer: unknown) => orchestrator.hold(name, answer as Message, spec.capability);
+  const ask = () => neighbour.make('neighbour', name, spec);
   return {
-    call: () => neighbour.make('neighbour', name, spec),
+    call: async () => {
+      const answer = await ask();
+      await untilServed(scene);
+      return answer;
+    },
+    ask,
     check: async (answer: unknown) => {
       const volume = held(answer);
       await contents.verify(await orchestrator.bringUp(volume));
@@ -271,7 +283,11 @@ export function giveCopy(of: NeighbourOf): Operation {
       const name = scene.name('copied');
       return {
         makes: 1,
-        call: () => neighbour.copied(volume.id, name, () => scene.isRunning),
+        call: async () => {
+          const id = await neighbour.copied(volume.id, name, () => scene.isRunning);
+          await untilServed(scene);
+          return id;
+        },
         check: async (answer) => {
           scene.objects.add(String(answer));
           assert.deepEqual(copyIn(neighbour.poolPath, String(answer)), KEPT);

@@ -216,7 +216,7 @@ test('another node is chosen when the first has been away for ten minutes, is no
 
 test('the deletion of a snapshot that its node does not know goes to all other nodes', async () => {
   const deleted: string[] = [];
-  const other = (id: string) =>
+  const holder = (id: string) =>
     answeringNode(id, {
       DeleteReplica: ({ snapshot_id }) => {
         deleted.push(`${snapshot_id} on ${id}`);
@@ -226,7 +226,7 @@ test('the deletion of a snapshot that its node does not know goes to all other n
   const run = async (answers: Answers): Promise<string[]> => {
     deleted.length = 0;
     const own = owner(pending, { ListCopies: () => ({}), ...answers });
-    const nodes = [own, other('b'), answeringNode('c', {}), other('d')];
+    const nodes = [own, holder('b'), answeringNode('c', {}), holder('d')];
     const answer = await copies(nodes).deleteSnapshot(own.node, snapshotId, context(), async () => Buffer.from('done'));
     assert.equal(answer.toString(), 'done');
     return deleted;
@@ -237,6 +237,15 @@ test('the deletion of a snapshot that its node does not know goes to all other n
   assert.deepEqual(await run(says('LOST')), []);
   // As a node of an older version.
   assert.deepEqual(await run({}), []);
+  // Who has deleted it is told so when it is.
+  const lost = (): never => {
+    throw CsiError.unavailable('lost');
+  };
+  await refused(run({ FindCopy: lost }), 'UNAVAILABLE');
+  const other = owner(pending, says('ABSENT'));
+  const nodes = [other, answeringNode('b', { DeleteReplica: lost }), answeringNode('c', {}, { isConnected: false })];
+  const done = async (): Promise<Buffer> => Buffer.alloc(0);
+  await refused(copies(nodes).deleteSnapshot(other.node, snapshotId, context(), done), 'UNAVAILABLE');
   // A snapshot that was not deleted keeps its copies.
   const own = owner(pending, says('ABSENT'));
   const refusing = async (): Promise<Buffer> => {
@@ -244,7 +253,7 @@ test('the deletion of a snapshot that its node does not know goes to all other n
   };
   deleted.length = 0;
   await refused(
-    copies([own, other('b')]).deleteSnapshot(own.node, snapshotId, context(), refusing),
+    copies([own, holder('b')]).deleteSnapshot(own.node, snapshotId, context(), refusing),
     'FAILED_PRECONDITION',
   );
   assert.deepEqual(deleted, []);
