@@ -12,6 +12,7 @@ const GROUPS: Readonly<Record<string, Readonly<Record<string, () => Promise<AddC
   'The plugin': {
     serve: async () => (await import('./serve.js')).addServeCommand,
     route: async () => (await import('./route.js')).addRouteCommand,
+    supersede: async () => (await import('./supersede.js')).addSupersedeCommand,
   },
   'Changed-block lists': {
     allocated: async () => (await import('./metadata/commands.js')).addAllocatedCommand,

@@ -33,6 +33,7 @@ async function run(config: RouteConfig, log: Logger): Promise<void> {
   const router = await createRouter(config, log, () => metrics?.duplicateVolumes.inc());
   const server = createCsiServer({
     services: [router.identity],
+    others: router.rpcs,
     config: { ...config, maxConnections },
     logger: log,
     observer: metrics?.calls,

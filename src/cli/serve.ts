@@ -80,7 +80,7 @@ export async function run(
     services: [identity],
     config: { ...config, maxConnections },
     logger: log,
-    legacy: await legacyRpcsOf(config, () => composition),
+    others: await legacyRpcsOf(config, () => composition),
     routed: listen === null ? null : { settings: listen, nodeUri: uri, rpcs: nodeRpcs(nodeSide) },
     observer: metrics?.calls,
   });

@@ -5,7 +5,7 @@
  * node that holds it promises it before the node of the snapshot counts on it, and removes it before that node forgets it.
  */
 import type { Logger } from 'pino';
-import { bestEffort, unreported } from '../base/best-effort.js';
+import { bestEffort } from '../base/best-effort.js';
 import { nodeKeyOf } from '../base/csi/handles.js';
 import type { CopyMessage, RoomMessage } from '../base/csi/node-proto.js';
 import type { CallContext } from '../base/csi/service.js';
@@ -18,8 +18,8 @@ import type { RemoteSources } from './remote-sources.js';
 
 export interface CopiesDependencies {
   nodes(): readonly NodeConnection[];
-  /** Whether it is known which nodes are retired: then `nodes` has none of them. */
-  knowsRetired(): boolean;
+  /** Tells a node that has booted that it may stage volumes that have had copies. */
+  clear(node: NodeConnection): Promise<void>;
   readonly sources: Pick<RemoteSources, 'ask' | 'pull' | 'closeTransfer'>;
   /** Resolves when the time is up that a node has to say what room it has. */
   patience(): Promise<void>;
@@ -116,8 +116,11 @@ export class Copies {
     if (!owner.isConnected) return;
     const nothing = { copies: [], awaits_clearance: false };
     const found = await this.deps.sources.ask(owner, 'ListCopies', {}).catch(() => nothing);
-    if (found.awaits_clearance && this.deps.knowsRetired()) {
-      await bestEffort(() => this.deps.sources.ask(owner, 'ClearStaging', {}), unreported);
+    if (found.awaits_clearance) {
+      await bestEffort(
+        () => this.deps.clear(owner),
+        (thrown) => this.deps.logger.info({ node: owner.id, why: messageOf(thrown) }, 'a node that has booted waits'),
+      );
     }
     const { copies } = found;
     for (const copy of copies) {

@@ -6,10 +6,12 @@ import type { AnyService } from '../base/csi/service.js';
 import { LISTENER_FILES, PROCESS_FILES } from '../base/listening/open-files.js';
 import { TlsFiles } from '../base/listening/tls-files.js';
 import { packageVersion } from '../base/version.js';
+import type { ServedRpc } from '../server/calls/served-rpc.js';
 import { FileDiscovery } from './file-discovery.js';
 import { KubernetesDiscovery } from './kubernetes-discovery.js';
 import type { Clock, NodeSource } from './node-list.js';
 import { Nodes } from './nodes.js';
+import { routerRpcs } from './router-rpcs.js';
 import { createRouterServices } from './services.js';
 import type { RouteConfig } from './settings.js';
 
@@ -18,6 +20,8 @@ export interface Router {
   readonly identity: AnyService;
   /** Served once the nodes are listed. */
   readonly services: readonly AnyService[];
+  /** For operators. */
+  readonly rpcs: readonly ServedRpc[];
   /** Resolves when there is a first list of nodes. Rejects with a StartError if there can be none. */
   discover(): Promise<void>;
   /** The answer of Probe, for the readiness check. */
@@ -57,7 +61,7 @@ export async function createRouter(
   const nodes = new Nodes({ driverName, tls, peerName, logger, source, now });
   const vendorVersion = packageVersion();
   const deps = { nodes, driverName, csiLevel, topologyKey, logger, now, duplicateFound, vendorVersion };
-  const { services, pluginCapabilities, stop } = createRouterServices(deps);
+  const { services, pluginCapabilities, successions, stop } = createRouterServices(deps);
   return {
     // The router answers for itself whatever its nodes do, except about their capabilities.
     identity: {
@@ -70,6 +74,7 @@ export async function createRouter(
       streams: {},
     } as unknown as AnyService,
     services,
+    rpcs: routerRpcs(successions),
     discover: () => source.start((entries) => nodes.update(entries)),
     get isReady() {
       return nodes.isReady;

@@ -33,6 +33,7 @@ import type { Nodes } from './nodes.js';
 import { Recovery } from './recovery.js';
 import { RemoteSources } from './remote-sources.js';
 import { ownerIn, ROUTES, type Route } from './routes.js';
+import { Successions } from './successions.js';
 
 export interface RouterDependencies {
   readonly nodes: Nodes;
@@ -79,6 +80,7 @@ const LIST_BATCH = 2000;
 export function createRouterServices(deps: RouterDependencies): {
   services: AnyService[];
   pluginCapabilities: Unary;
+  successions: Successions;
   stop(): Promise<void>;
 } {
   const router = new RoutedServices(deps);
@@ -89,6 +91,7 @@ export function createRouterServices(deps: RouterDependencies): {
   return {
     services: (['Controller', 'GroupController', 'SnapshotMetadata'] as const).map((name) => router.service(name)),
     pluginCapabilities: router.unary('Identity', 'GetPluginCapabilities', 'common'),
+    successions: router.successions,
     stop: async () => {
       await router.copies.stop();
       await router.remoteSources.stop();
@@ -102,6 +105,7 @@ class RoutedServices {
   readonly remoteSources: RemoteSources;
   readonly copies: Copies;
   readonly recovery: Recovery;
+  readonly successions: Successions;
 
   constructor(private readonly deps: RouterDependencies) {
     this.remoteSources = new RemoteSources({
@@ -110,9 +114,16 @@ class RoutedServices {
       logger: deps.logger,
       now: deps.now,
     });
+    this.successions = new Successions({
+      nodes: () => deps.nodes.all,
+      owning: (key, handle) => deps.nodes.owning(key, handle),
+      isRetired: (key) => deps.nodes.isRetired(key),
+      knowsRetired: () => deps.nodes.knowsRetired,
+      sources: this.remoteSources,
+    });
     this.copies = new Copies({
       nodes: () => deps.nodes.all,
-      knowsRetired: () => deps.nodes.knowsRetired,
+      clear: (node) => this.successions.clear(node),
       sources: this.remoteSources,
       patience: () => delay(ANSWER_MS, undefined, { ref: false }),
       logger: deps.logger,

@@ -67,8 +67,8 @@ export interface CsiServerOptions {
   services: readonly AnyService[];
   config: Pick<ServiceConfig, 'socketPath' | 'socketMode' | 'shutdownGraceMs'> & CallLimits;
   logger: Logger;
-  /** The RPCs of interfaces before v1. The socket serves them beside v1. */
-  legacy?: readonly ServedRpc[];
+  /** The RPCs of interfaces before v1, and those for operators. The socket serves them beside v1. */
+  others?: readonly ServedRpc[];
   /** Where routers reach this node, and the RPCs for routers alone; null or absent if routers cannot reach this node. */
   routed?: (RoutedListen & { readonly rpcs?: readonly ServedRpc[] }) | null;
   /** How long a call waits for services that are still starting. */
@@ -106,7 +106,7 @@ class GrpcCsiServer implements CsiServer {
   #stopping: Promise<StopResult> | null = null;
 
   constructor(options: CsiServerOptions) {
-    const { services, config, logger, legacy = [], routed, observer, ...times } = options;
+    const { services, config, logger, others = [], routed, observer, ...times } = options;
     this.#startTimeoutMs = times.startTimeoutMs ?? START_TIMEOUT_MS;
     this.#config = config;
     this.#log = logger;
@@ -125,7 +125,7 @@ class GrpcCsiServer implements CsiServer {
     });
     for (const service of services) this.#services.set(service.name, service);
     this.#grpc = this.#createGrpc(Object.keys(servedServices()) as ServiceName[]);
-    for (const each of legacy) this.#registerOther(this.#grpc, each);
+    for (const each of others) this.#registerOther(this.#grpc, each);
     this.#routed = routed ? { listen: routed, grpc: this.#createGrpc(ROUTED_SERVICES) } : null;
     if (this.#routed === null) return;
     for (const each of routed?.rpcs ?? []) this.#registerOther(this.#routed.grpc, each);

@@ -125,7 +125,8 @@ export class Neighbour {
   async deleteCopied(snapshotId: string, poolPath: string, goesOn: () => boolean): Promise<void> {
     const snapshots = join(poolPath, 'snapshots');
     do {
-      await this.#routing.client.controller.DeleteSnapshot({ snapshot_id: snapshotId });
+      // The router may be removing the copy already.
+      await untilSettled(() => this.#routing.client.controller.DeleteSnapshot({ snapshot_id: snapshotId }));
       if (!goesOn()) return;
       await delay(20);
     } while (readdirSync(snapshots).some((name) => name.startsWith(snapshotId)));

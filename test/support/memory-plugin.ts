@@ -27,6 +27,7 @@ import { OpenTransfers } from '../../src/driver/replicas/open-transfers.js';
 import { Pulls } from '../../src/driver/replicas/pulls.js';
 import { ReplicaKeeper } from '../../src/driver/replicas/replica-keeper.js';
 import { findRoom } from '../../src/driver/replicas/room.js';
+import { Successions } from '../../src/driver/replicas/successions.js';
 import { claimNodeIdentity } from '../../src/driver/volumes/node-identity.js';
 import { OperationLocks } from '../../src/driver/volumes/operation-locks.js';
 import { claimPool, type ReconcileReport, reconcile } from '../../src/driver/volumes/reconcile.js';
@@ -155,6 +156,7 @@ export class MemoryPlugin {
     const served = nodeRpcs(() => ({
       copies,
       clearance,
+      successions: new Successions(shared),
       findCopy: (snapshotId) => findCopy({ ...shared, lacksRows: () => false }, snapshotId),
       findRoom: (volumeId, pool) => findRoom({ ...shared, pulls, settings: config.transfers }, volumeId, pool),
       createCopiedSnapshot: async (request, nodeId, context) => {

@@ -6,5 +6,7 @@ import { dirname, join } from 'node:path';
 export function snapshotFiles(directory: string): string[] {
   const bases = join(dirname(directory), 'bases');
   const marks = new Set(existsSync(bases) ? readdirSync(bases) : []);
-  return readdirSync(directory).filter((name) => !marks.has(`${name}.hidden`) && !/\.(replica|pull|promise-\w+)$/.test(name));
+  return readdirSync(directory).filter(
+    (name) => !marks.has(`${name}.hidden`) && !/\.(replica|pull|promise-\w+)$/.test(name),
+  );
 }

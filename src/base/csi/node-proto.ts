@@ -4,6 +4,7 @@
  */
 import type { MethodDefinition } from '@grpc/grpc-js';
 import { type LoadedProto, loadProto } from './proto.js';
+import type { SupersedeMessage } from './router-proto.js';
 
 export const NODE_PACKAGE = 'blockdelta.node.v1';
 export const NODE_SERVICE = `${NODE_PACKAGE}.Node`;
@@ -119,6 +120,9 @@ export interface NodeRpcs {
   ];
   ListCopies: [object, { readonly copies: readonly CopyMessage[]; readonly awaits_clearance: boolean }];
   ClearStaging: [object, object];
+  SupersedeVolume: [SupersedeMessage, object];
+  RecordSuccession: [SupersedeMessage, object];
+  ListSuccessions: [object, { readonly successions: readonly SupersedeMessage[] }];
   ChooseCopy: [PromiseMessage & { readonly node_id: string }, object];
   ReportCopy: [PromiseMessage & { readonly outcome: string | number; readonly failure: string }, object];
   ListPulls: [

@@ -164,7 +164,8 @@ function volumes(node: NodeView, exclusive: Exclusive): Listing {
     const mounts = attached === null ? [] : [...attached.mounts, ...bindsOf(node, attached.path)];
     const mountedAt = [...new Set(mounts.map(({ mountPoint }) => mountPoint))];
     const taken = node.catalogue.snapshots.filter((each) => each.volumeId === volumeId).length;
-    const state = stateOf(node, volume, held !== null);
+    const supersededBy = node.catalogue.superseded.get(volumeId) ?? null;
+    const state = supersededBy === null ? stateOf(node, volume, held !== null) : 'superseded';
     const json = {
       id: volumeId,
       name,
@@ -182,6 +183,7 @@ function volumes(node: NodeView, exclusive: Exclusive): Listing {
       created: time(volume.createdNs),
       sourceSnapshotId: volume.sourceSnapshotId,
       sourceVolumeId: volume.sourceVolumeId,
+      supersededBy,
     };
     const cells = [volumeId, pool, size(sizeBytes), size(held?.usedBytes ?? null)];
     const rest = [

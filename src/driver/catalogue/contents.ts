@@ -19,6 +19,8 @@ export interface CatalogueContents {
   pools: { name: string; uuid: string }[];
   /** Volumes in every state but deleted. */
   volumes: VolumeRecord[];
+  /** By the volumes of this node that others have taken the place of: those others. */
+  superseded: ReadonlyMap<string, string>;
   snapshots: SnapshotRecord[];
   groups: GroupSnapshotRecord[];
   retainedBases: RetainedBaseRecord[];
@@ -40,6 +42,11 @@ export function catalogueContents(file: string): Promise<CatalogueContents> {
       nodeId: calls.nodeId(),
       pools,
       volumes: database.all("SELECT * FROM volumes WHERE state <> 'deleted' ORDER BY volume_id").map(rows.volumeRow),
+      superseded: new Map(
+        database
+          .all('SELECT * FROM copied_volumes WHERE superseded_by IS NOT NULL')
+          .map((row) => [String(row['volume_id']), String(row['superseded_by'])]),
+      ),
       snapshots: database.all('SELECT * FROM snapshots ORDER BY sequence').map(rows.snapshotRow),
       groups: database.all('SELECT * FROM group_snapshots ORDER BY group_snapshot_id').map(rows.groupRow),
       retainedBases: pools.flatMap(({ name }) => calls.listRetainedBases(name)),

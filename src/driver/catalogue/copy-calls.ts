@@ -59,7 +59,7 @@ export function insertCopy(
     chosenNs,
   );
   database.run(
-    'INSERT OR IGNORE INTO copied_volumes SELECT volume_id FROM snapshots WHERE snapshot_id = ?',
+    'INSERT OR IGNORE INTO copied_volumes (volume_id) SELECT volume_id FROM snapshots WHERE snapshot_id = ?',
     snapshotId,
   );
 }

@@ -117,8 +117,8 @@ export interface VolumeUses {
   publications: PublicationRecord[];
   /** The publication of any volume at the target path that was asked about; null if there is none. */
   there: PublicationRecord | null;
-  /** The volume has had copies on other nodes, so that it may have been recovered there. */
-  isCopied: boolean;
+  /** Set if the volume has had copies on other nodes, so that it may have been recovered there. */
+  copied: CopiedVolume | null;
 }
 
 /** A deleted snapshot that deltas can still be computed from, or the reason why they cannot. */
@@ -206,6 +206,17 @@ export interface UnsettledCopy extends CopyRecord {
   volumeId: string;
   /** Of the other node, as the parameters of the snapshot's volume name it; '': the default. */
   pool: string;
+}
+
+export interface CopiedVolume {
+  /** The volume that has taken its place; null if none has. */
+  supersededBy: string | null;
+}
+
+/** A volume of any node that one of this node has taken the place of. */
+export interface SuccessionRecord {
+  oldVolumeId: string;
+  newVolumeId: string;
 }
 
 /** Part of a list that is ordered by id. */

@@ -5,6 +5,7 @@ import type { VolumeCapability } from '../../base/csi/volume-capability.js';
 import type { Row } from '../database/connection.js';
 import type {
   ControllerPublicationRecord,
+  CopiedVolume,
   CopyRecord,
   CopyState,
   GroupSnapshotRecord,
@@ -68,6 +69,8 @@ export function copyRow(row: Row): CopyRecord {
     chosenNs: integer(row, 'chosen_ns'),
   };
 }
+
+export const copiedVolumeRow = (row: Row): CopiedVolume => ({ supersededBy: optionalText(row, 'superseded_by') });
 
 export function staging(row: Row): StagingRecord {
   return {

@@ -146,6 +146,13 @@ export const CATALOGUE_STEPS: readonly string[] = [
   CREATE INDEX copies_by_snapshot ON copies(snapshot_id);
 
   -- Volumes that have had copies on other nodes, so that they may have been recovered there.
-  CREATE TABLE copied_volumes (volume_id TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
+  CREATE TABLE copied_volumes (
+    volume_id TEXT PRIMARY KEY,
+    -- The volume that has taken its place; NULL: none has.
+    superseded_by TEXT
+  ) STRICT, WITHOUT ROWID;
+
+  -- Volumes of any node that those of this node have taken the place of. The new ones may be deleted meanwhile.
+  CREATE TABLE successions (old_volume_id TEXT PRIMARY KEY, new_volume_id TEXT NOT NULL) STRICT, WITHOUT ROWID;
   `,
 ];

@@ -19,6 +19,7 @@ import * as rows from './rows.js';
 import { CATALOGUE_STEPS } from './schema.js';
 import { groupCalls, snapshotCalls } from './snapshot-calls.js';
 import { statisticsCalls } from './statistics.js';
+import { successionCalls } from './succession-calls.js';
 import { controllerPublicationCalls, publicationCalls, stagingCalls } from './uses.js';
 import { volumeCalls } from './volume-calls.js';
 
@@ -48,6 +49,7 @@ export function catalogueCalls(database: SqliteConnection) {
     ...retainedBaseCalls(database),
     ...replicaCalls(database),
     ...copyCalls(database),
+    ...successionCalls(database),
     ...stagingCalls(database),
     ...publicationCalls(database),
     ...controllerPublicationCalls(database),

@@ -21,7 +21,7 @@ export function stagingCalls(database: SqliteConnection) {
         stagings: stagings(volumeId),
         publications: publicationsOf(database, volumeId),
         there: database.find(rows.publicationRow, 'SELECT * FROM publications WHERE target_path = ?', targetPath),
-        isCopied: database.get('SELECT 1 FROM copied_volumes WHERE volume_id = ?', volumeId) !== undefined,
+        copied: database.find(rows.copiedVolumeRow, 'SELECT * FROM copied_volumes WHERE volume_id = ?', volumeId),
       }),
     ),
     /** The stagings of the pool's ready volumes without a publication. */

@@ -99,7 +99,7 @@ const stage: Handler<'NodeStageVolume'> = async (node, request, context) => {
     const { resolvedPath, seen } = await usablePlace(deps, volume, path, field, [record, ...publications]);
     const capability = parseServed(volume, request);
     const staging = { volumeId: id, stagingPath: path, resolvedPath, capability };
-    await stageVolume(deps, volume, { request: staging, seen, record, publications, isCopied: uses.isCopied }, context);
+    await stageVolume(deps, volume, { request: staging, seen, record, publications, copied: uses.copied }, context);
   });
 };
 

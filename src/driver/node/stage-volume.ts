@@ -13,7 +13,7 @@ import type { VolumeCapability } from '../../base/csi/volume-capability.js';
 import { CsiError } from '../../base/errors.js';
 import { mountsAt } from '../../base/system/mountinfo.js';
 import type { Attachment } from '../backends/backend.js';
-import type { PublicationRecord, StagingRecord, VolumeRecord } from '../catalogue/records.js';
+import type { CopiedVolume, PublicationRecord, StagingRecord, VolumeRecord } from '../catalogue/records.js';
 import { isToolAtWork } from '../host/device-holders.js';
 import { isFileSystem } from '../host/file-systems.js';
 import { bindLayer, makeTarget } from '../host/layers.js';
@@ -48,14 +48,14 @@ export interface Staging {
   record: StagingRecord | null;
   publications: readonly PublicationRecord[];
   /** As in VolumeUses. */
-  isCopied: boolean;
+  copied: CopiedVolume | null;
 }
 
 /** Stages the volume, unless it is staged there with this capability already. */
 export async function stageVolume(
   deps: NodeDependencies,
   volume: VolumeRecord,
-  { request, seen, record, publications, isCopied }: Staging,
+  { request, seen, record, publications, copied }: Staging,
   context: CallContext,
 ): Promise<void> {
   const directory = stagingDirectory(request, seen.look);
@@ -68,7 +68,7 @@ export async function stageVolume(
   if (staged.kind === 'foreign') throw foreignMount(request.stagingPath, staged.entry.source);
   if (staged.kind !== 'nothing') return confirmStaged(deps, { view, staged, request, record, context });
   assertCompatible(view, request.capability);
-  if (isCopied) await deps.clearance.assertGiven(volume.volumeId);
+  if (copied !== null) await assertNotReplaced(deps, volume, copied);
   await assertNoToolAtWork(view);
   const { left, found } = await clearStagedDevice(deps, view, place);
   if (left !== null) throw foreignMount(stagedDevicePath(request.stagingPath), left.source);
@@ -99,6 +99,19 @@ export async function stageVolume(
     await bestEffort(() => releaseStaging(deps, volume, ours, earlier), onFailure);
     throw thrown;
   }
+}
+
+/** FAILED_PRECONDITION if another volume has taken its place, UNAVAILABLE while that is not known. */
+async function assertNotReplaced(
+  { clearance }: NodeDependencies,
+  { volumeId }: VolumeRecord,
+  { supersededBy }: CopiedVolume,
+): Promise<void> {
+  if (supersededBy === null) return clearance.assertGiven(volumeId);
+  throw CsiError.failedPrecondition(
+    `volume ${volumeId} is superseded: ${supersededBy} has taken its place, so it must not be used any more. Copy from it what the ` +
+      'other lacks, by a snapshot, and delete it',
+  );
 }
 
 /**

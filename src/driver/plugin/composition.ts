@@ -30,6 +30,7 @@ import { OpenTransfers } from '../replicas/open-transfers.js';
 import { Pulls } from '../replicas/pulls.js';
 import { ReplicaKeeper } from '../replicas/replica-keeper.js';
 import { findRoom } from '../replicas/room.js';
+import { Successions } from '../replicas/successions.js';
 import { ChangeListMaker } from '../volumes/change-list-maker.js';
 import { claimNodeIdentity } from '../volumes/node-identity.js';
 import { OperationLocks } from '../volumes/operation-locks.js';
@@ -195,6 +196,7 @@ async function compose(
       replicas: keeper,
       copies,
       clearance,
+      successions: new Successions(shared),
       findCopy: (snapshotId) => findCopy({ ...shared, lacksRows: () => lost.found }, snapshotId),
       findRoom: (volumeId, pool) => findRoom({ ...shared, pulls, settings: config.transfers }, volumeId, pool),
       createCopiedSnapshot: async (request, nodeId, context) => {

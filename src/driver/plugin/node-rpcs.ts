@@ -14,6 +14,7 @@ import type { OpenTransfers } from '../replicas/open-transfers.js';
 import type { Pulls } from '../replicas/pulls.js';
 import type { ReplicaKeeper } from '../replicas/replica-keeper.js';
 import type { Room } from '../replicas/room.js';
+import type { Successions } from '../replicas/successions.js';
 import type { StagingClearance } from '../volumes/staging-clearance.js';
 
 /** What routers ask of the plugin, once it has started. */
@@ -28,6 +29,7 @@ export interface NodeSide {
   replicas: Pick<ReplicaKeeper, 'promise' | 'endPromise'>;
   copies: Pick<Copies, 'unsettled' | 'choose' | 'report'>;
   clearance: Pick<StagingClearance, 'isGiven' | 'give'>;
+  successions: Pick<Successions, 'supersede' | 'record' | 'list'>;
   findCopy(snapshotId: string): Promise<KnownCopy>;
   findRoom(volumeId: string, pool: string): Promise<Room>;
   /** As createCopiedSnapshot, with the check that precedes every CreateSnapshot. */
@@ -114,6 +116,17 @@ const HANDLERS: Handlers = {
     await node.clearance.give();
     return {};
   },
+  SupersedeVolume: async (request, node, { signal }) => {
+    await node.successions.supersede(messages.parseSuccession(request), signal);
+    return {};
+  },
+  RecordSuccession: async (request, node) => {
+    await node.successions.record(messages.parseSuccession(request));
+    return {};
+  },
+  ListSuccessions: async (_request, node) => ({
+    successions: (await node.successions.list()).map(messages.successionMessage),
+  }),
   ChooseCopy: async ({ node_id: nodeId, ...promise }, node) => {
     await node.copies.choose(messages.parsePromise(promise), requireString(nodeId, 'node_id'));
     return {};

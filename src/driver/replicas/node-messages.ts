@@ -15,9 +15,10 @@ import type {
   RoomMessage,
   SnapshotMessage,
 } from '../../base/csi/node-proto.js';
+import type { SupersedeMessage } from '../../base/csi/router-proto.js';
 import { ACCESS_MODES, type VolumeCapability } from '../../base/csi/volume-capability.js';
 import { CsiError } from '../../base/errors.js';
-import type { DescribedSnapshot, ReplicaRecord, UnsettledCopy } from '../catalogue/records.js';
+import type { DescribedSnapshot, ReplicaRecord, SuccessionRecord, UnsettledCopy } from '../catalogue/records.js';
 import { isFileSystem } from '../host/file-systems.js';
 import type { KnownCopy } from './known-copy.js';
 import type { Base, Transfer, TransferRequest } from './open-transfers.js';
@@ -134,6 +135,23 @@ export function parseReport({ outcome, failure, ...promise }: NodeRpcs['ReportCo
 }
 
 export const snapshotIdOf = ({ snapshot_id }: NodeRpcs['DeleteReplica'][0]) => snapshotIdIn(snapshot_id, 'snapshot_id');
+
+export function parseSuccession({ old_volume_id, new_volume_id }: SupersedeMessage): SuccessionRecord {
+  const volumeIdIn = (value: string, field: string): string => {
+    const id = requireString(value, field);
+    if (!isVolumeId(id)) throw invalid(field, 'is not the handle of a volume');
+    return id;
+  };
+  return {
+    oldVolumeId: volumeIdIn(old_volume_id, 'old_volume_id'),
+    newVolumeId: volumeIdIn(new_volume_id, 'new_volume_id'),
+  };
+}
+
+export const successionMessage = ({ oldVolumeId, newVolumeId }: SuccessionRecord): SupersedeMessage => ({
+  old_volume_id: oldVolumeId,
+  new_volume_id: newVolumeId,
+});
 
 export const roomMessage = ({ serves, pool, holds, roomBytes, newestSequence }: Room): RoomMessage => ({
   serves,

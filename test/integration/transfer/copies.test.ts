@@ -7,8 +7,9 @@ import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { closeSync, fsyncSync, openSync, readdirSync, readFileSync, renameSync, rmSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, before } from 'node:test';
+import { after, before, type TestContext } from 'node:test';
 import { nodeKey, nodeKeyOf } from '../../../src/base/csi/handles.js';
+import { runCommand } from '../../support/command.js';
 import type { Message } from '../../support/csi-client.js';
 import { eventually } from '../../support/eventually.js';
 import { NodeCluster, untilReachable } from '../../support/node-cluster.js';
@@ -38,11 +39,7 @@ const copyOn = (node: number, snapshotId: string): string[] =>
 
 const KEPT = ['.promise', '.replica'];
 
-/** False for UNAVAILABLE, and throws anything else. */
-function unavailable(thrown: { code?: number }): false {
-  assert.equal(thrown.code, 14);
-  return false;
-}
+const isNoLongerUnavailable = ({ code }: { code?: number }): boolean => code !== 14;
 
 /** The nodes that keep a copy of the snapshot. */
 const keepers = (snapshotId: string): number[] =>
@@ -86,15 +83,22 @@ async function takePorts(node: number): Promise<() => Promise<void>> {
   };
 }
 
-/** Makes a volume of a class without `remoteSources` from the copy on this node. */
-async function assertRestores(node: number, snapshotId: string, content: Buffer): Promise<void> {
+/** A volume of a class without `remoteSources`, made from the copy on this node, and in use. */
+async function restores(node: number, snapshotId: string, content: Buffer): Promise<HeldVolume> {
   const orchestrator = cluster.orchestrator(node);
   // The node that comes first for the orchestrator has no copy.
   const restored = await cluster.create(1, `restored ${snapshotId}`, { snapshotId, sizeBytes: SIZE });
   assert.equal(nodeKeyOf(restored.id), nodeKey(cluster.nodeId(node)));
   assert.ok(readFileSync(await orchestrator.bringUp(restored)).equals(content));
-  await orchestrator.remove(restored);
+  return restored;
 }
+
+async function assertRestores(node: number, snapshotId: string, content: Buffer): Promise<void> {
+  await cluster.orchestrator(node).remove(await restores(node, snapshotId, content));
+}
+
+const supersede = (t: TestContext, old: HeldVolume, by: HeldVolume) =>
+  runCommand(t, ['supersede', old.id, by.id, '--endpoint', cluster.router.endpoint]);
 
 async function volumeOn1(name: string): Promise<HeldVolume> {
   const volume = await cluster.create(1, name, { sizeBytes: SIZE });
@@ -230,7 +234,7 @@ test('copies stay when their owner is reinstalled under its name, and go when th
   await a.delete(again);
 });
 
-test('volumes are made from copies when a node has lost its pool, or is retired, and not while it merely does not answer', async () => {
+test('volumes are made from copies when a node has lost its pool, or is retired, and not while it merely does not answer', async (t) => {
   const a = cluster.orchestrator(1);
   const volume = await untilReachable(() => volumeOn1('lost'));
   const id = await untilReady(volume, 'of a node that is lost');
@@ -249,7 +253,9 @@ test('volumes are made from copies when a node has lost its pool, or is retired,
   await refused(cluster.create(node, 'too early', spec), 'UNAVAILABLE', /node-1/);
   cluster.list({ retired: [1] });
   await eventually('the list is read', () => cluster.router.log.includes('"retired":["node-1"]'));
-  await assertRestores(node, id, content);
+  const b = cluster.orchestrator(node);
+  const recovered = await restores(node, id, content);
+  assert.equal((await supersede(t, volume, recovered)).code, 0);
   await a.deleteSnapshot(id);
   assert.deepEqual(copyOn(node, id), []);
   await refused(cluster.create(node, 'too late', spec), 'FAILED_PRECONDITION', /is retired/);
@@ -259,9 +265,14 @@ test('volumes are made from copies when a node has lost its pool, or is retired,
   await cluster.startPlugin(1);
   await refused(a.stage(volume), 'UNAVAILABLE', /no router has said that the node is not retired/);
   cluster.list({ retired: [] });
-  await eventually('a router has said so', () => a.stage(volume).then(() => true, unavailable));
-  await a.publish(volume);
-  assert.ok(readFileSync(volume.targetPath).equals(content));
+  await eventually('a router has said what is superseded', () =>
+    a.stage(volume).then(() => assert.fail('it was staged'), isNoLongerUnavailable),
+  );
+  await refused(a.stage(volume), 'FAILED_PRECONDITION', new RegExp(`superseded: ${recovered.id} has taken its place`));
+  assert.ok(readFileSync(recovered.targetPath).equals(content));
+  const again = await supersede(t, recovered, volume);
+  assert.match(`${again.code} ${again.stderr}`, /^[1-9].*is staged at/);
   await untilReachable(() => a.deleteSnapshot(id));
-  await a.remove(volume);
+  await a.delete(volume);
+  await b.remove(recovered);
 });

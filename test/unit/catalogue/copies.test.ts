@@ -122,7 +122,7 @@ test('a catalogue that has lost rows has nothing removed on another node', async
 
 test('a volume has had copies from the first snapshot with one until its own deletion', () => {
   const { volumeId } = volume;
-  const isCopied = (): boolean => catalogue.volumeUses(volumeId).isCopied;
+  const isCopied = (): boolean => catalogue.volumeUses(volumeId).copied !== null;
   catalogue.insertSnapshot(snapshotRecord(volume));
   assert.equal(isCopied(), false);
   const { snapshot, copy } = take('b');

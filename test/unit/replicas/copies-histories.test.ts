@@ -315,7 +315,7 @@ class World {
     };
     return new Copies({
       nodes: all,
-      knowsRetired: () => true,
+      clear: async () => undefined,
       sources: sources as never,
       patience: () => new Promise(() => undefined),
       logger: quiet as never,

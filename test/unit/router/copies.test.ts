@@ -6,7 +6,7 @@ import type { CopyMessage, NodeRpcs } from '../../../src/base/csi/node-proto.js'
 import type { CallContext } from '../../../src/base/csi/service.js';
 import { CsiError } from '../../../src/base/errors.js';
 import { createLogger } from '../../../src/base/logger.js';
-import { Copies } from '../../../src/router/copies.js';
+import { Copies, type CopiesDependencies } from '../../../src/router/copies.js';
 import { RemoteSources } from '../../../src/router/remote-sources.js';
 import { type AnsweringNode, type Answers, answeringNode } from '../../support/answering-node.js';
 import { eventually } from '../../support/eventually.js';
@@ -26,13 +26,17 @@ const ROOM = { holds: true, room_bytes: '100' };
 const COMPLETE: Answers = { FindSnapshot: () => ({ pull: { status: 'COMPLETE' } }), KeepReplica: () => ({}) };
 const HOUR_MS = 3_600_000;
 
-function copies(nodes: readonly AnsweringNode[], now = (): number => 0, knowsRetired = (): boolean => true): Copies {
+function copies(
+  nodes: readonly AnsweringNode[],
+  now = (): number => 0,
+  clear: CopiesDependencies['clear'] = async () => undefined,
+): Copies {
   const logger = createLogger('info', { write: () => undefined });
   const all = () => nodes.map(({ node }) => node);
   const owning = (key: string) => all().find((node) => node.key === key) ?? assert.fail(key);
   const sources = new RemoteSources({ nodes: all, owning, logger, now, roundMs: HOUR_MS });
   const patience = () => new Promise<void>(() => undefined);
-  return new Copies({ nodes: all, knowsRetired, sources, patience, logger, now, roundMs: HOUR_MS });
+  return new Copies({ nodes: all, clear, sources, patience, logger, now, roundMs: HOUR_MS });
 }
 
 const context = (): CallContext =>
@@ -259,27 +263,18 @@ test('the deletion of a snapshot that its node does not know goes to all other n
   assert.deepEqual(deleted, []);
 });
 
-test('a node that has booted is told that it is not retired when it is reached, and once', async () => {
+test('a node that has booted is cleared when it is reached, and again if that has failed', async () => {
   let awaits = true;
-  const own = owner(pending, {
-    ListCopies: () => ({ awaits_clearance: awaits }),
-    ClearStaging: () => {
-      awaits = false;
-      return {};
-    },
-  });
-  let knows = false;
-  const router = copies(
-    [own, answeringNode('b', {})],
-    () => 0,
-    () => knows,
-  );
+  const cleared: string[] = [];
+  const own = owner(pending, { ListCopies: () => ({ awaits_clearance: awaits }) });
+  const clear = async ({ id }: { id: string }): Promise<void> => {
+    cleared.push(id);
+    if (cleared.length === 1) throw CsiError.unavailable('not all nodes answer');
+    awaits = false;
+  };
+  const router = copies([own, answeringNode('b', {})], () => 0, clear);
   await router.connected(nodeKey('b'));
   assert.deepEqual(own.asked, []);
-  // It is not known yet which nodes are retired.
-  await router.connected(nodeKey('a'));
-  knows = true;
-  await router.connected(nodeKey('a'));
-  await router.connected(nodeKey('a'));
-  assert.deepEqual(own.asked, ['ListCopies', 'ListCopies', 'ClearStaging', 'ListCopies']);
+  for (let count = 0; count < 3; count += 1) await router.connected(nodeKey('a'));
+  assert.deepEqual(cleared, ['a', 'a']);
 });

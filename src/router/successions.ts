@@ -1,0 +1,59 @@
+/**
+ * Volumes that have taken the place of others: what an operator says, and what a node has to know of it before it stages volumes
+ * that have had copies.
+ *
+ * The node of the new volume keeps the record, because that of the old one may be retired. An old volume refuses its staging, or its
+ * node is retired, before the record is there.
+ */
+import { nodeKeyOf } from '../base/csi/handles.js';
+import type { SupersedeMessage } from '../base/csi/router-proto.js';
+import type { CallContext } from '../base/csi/service.js';
+import { CsiError } from '../base/errors.js';
+import type { NodeConnection } from './node-connection.js';
+import type { RemoteSources } from './remote-sources.js';
+
+export interface SuccessionsDependencies {
+  nodes(): readonly NodeConnection[];
+  /** The node of a handle. Throws UNAVAILABLE if it is not listed, and FAILED_PRECONDITION if it is retired. */
+  owning(key: string, handle: string): NodeConnection;
+  isRetired(key: string): boolean;
+  /** Whether it is known which nodes are retired: then `nodes` has none of them. */
+  knowsRetired(): boolean;
+  readonly sources: Pick<RemoteSources, 'ask'>;
+}
+
+export class Successions {
+  constructor(private readonly deps: SuccessionsDependencies) {}
+
+  /** As Router.Supersede of proto/router.proto. */
+  async supersede(request: SupersedeMessage, context: CallContext): Promise<void> {
+    const { old_volume_id: oldId, new_volume_id: newId } = request;
+    const [oldKey, newKey] = [keyOf(oldId, 'old_volume_id'), keyOf(newId, 'new_volume_id')];
+    if (oldId === newId) throw CsiError.invalidArgument('old_volume_id and new_volume_id are the same');
+    if (!this.deps.isRetired(oldKey)) {
+      await this.deps.sources.ask(this.deps.owning(oldKey, oldId), 'SupersedeVolume', request, context);
+    }
+    await this.deps.sources.ask(this.deps.owning(newKey, newId), 'RecordSuccession', request, context);
+  }
+
+  /**
+   * Tells a node that has booted what is superseded, and then that it may stage volumes that have had copies. Rejects unless all
+   * nodes that are not retired answer.
+   */
+  async clear(owner: NodeConnection): Promise<void> {
+    if (!this.deps.knowsRetired()) throw CsiError.unavailable('it is not known which nodes are retired');
+    const { sources } = this.deps;
+    const answers = await Promise.all(this.deps.nodes().map((node) => sources.ask(node, 'ListSuccessions', {})));
+    for (const succession of answers.flatMap(({ successions }) => successions)) {
+      if (nodeKeyOf(succession.old_volume_id) !== owner.key) continue;
+      await sources.ask(owner, 'SupersedeVolume', succession);
+    }
+    await sources.ask(owner, 'ClearStaging', {});
+  }
+}
+
+function keyOf(handle: string, field: string): string {
+  const key = nodeKeyOf(handle);
+  if (key !== null) return key;
+  throw CsiError.invalidArgument(`${field} is not the handle of a volume`);
+}

@@ -1,0 +1,60 @@
+/** What a node records of volumes that have taken the place of others. */
+import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import { afterEach, beforeEach, test } from 'node:test';
+import { newVolumeId } from '../../../src/base/csi/handles.js';
+import type { VolumeRecord } from '../../../src/driver/catalogue/records.js';
+import { Successions } from '../../../src/driver/replicas/successions.js';
+import { OperationLocks, volumeKey } from '../../../src/driver/volumes/operation-locks.js';
+import { type DirectCatalogue, openCatalogueHere } from '../../support/direct-database.js';
+import { BLOCK, TEST_NODE_KEY, volumeRecord } from '../../support/records.js';
+import { refused } from '../../support/refusal.js';
+import { temporaryDirectory } from '../../support/temporary.js';
+
+let catalogue: DirectCatalogue;
+let volume: VolumeRecord;
+let locks: OperationLocks;
+let successions: Successions;
+const other = newVolumeId(TEST_NODE_KEY);
+
+beforeEach(() => {
+  catalogue = openCatalogueHere(join(temporaryDirectory(), 'catalogue.db'));
+  catalogue.registerPool('default', 'uuid-1');
+  volume = volumeRecord();
+  catalogue.insertVolume(volume);
+  locks = new OperationLocks({ waitMs: 1 });
+  successions = new Successions({ catalogue: catalogue as never, locks });
+});
+
+afterEach(() => catalogue.close());
+
+test('a volume is superseded unless it is staged, with copies and without', async () => {
+  const { volumeId } = volume;
+  const staging = { volumeId, stagingPath: '/staging', resolvedPath: '/staging', capability: BLOCK };
+  catalogue.putStaging(staging);
+  const old = { oldVolumeId: volumeId, newVolumeId: other };
+  await refused(successions.supersede(old), 'FAILED_PRECONDITION', /is staged at \/staging/);
+  assert.equal(catalogue.volumeUses(volumeId).copied, null);
+  catalogue.removeStaging(volumeId, '/staging');
+  const release = locks.acquire([volumeKey(volumeId)]);
+  await refused(successions.supersede(old), 'ABORTED');
+  release();
+  for (const newVolumeId of [other, newVolumeId2]) {
+    await successions.supersede({ ...old, newVolumeId });
+    assert.deepEqual(catalogue.volumeUses(volumeId).copied, { supersededBy: newVolumeId });
+  }
+  await successions.supersede({ oldVolumeId: other, newVolumeId: volumeId });
+  assert.equal(catalogue.volumeUses(other).copied, null);
+});
+
+const newVolumeId2 = newVolumeId(TEST_NODE_KEY);
+
+test('a succession is recorded for a volume that is there, and outlives it', async () => {
+  const { volumeId } = volume;
+  await refused(successions.record({ oldVolumeId: other, newVolumeId: newVolumeId2 }), 'NOT_FOUND', /new_volume_id/);
+  const record = { oldVolumeId: other, newVolumeId: volumeId };
+  await successions.record(record);
+  await successions.record(record);
+  catalogue.removeVolume(volumeId);
+  assert.deepEqual(await successions.list(), [record]);
+});
