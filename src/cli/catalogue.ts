@@ -6,6 +6,7 @@ import { acceptLostChanges } from '../driver/catalogue/lost-changes.js';
 import { catalogueDefinition } from '../driver/catalogue/sqlite-catalogue.js';
 import { assertReadable } from '../driver/database/copy.js';
 import { stateDirectoryOf } from '../driver/inspection/node-view.js';
+import { withdrawClearance } from '../driver/volumes/staging-clearance.js';
 import { confirmObjects, foundObjects, type UnknownObject } from '../driver/volumes/unknown-objects.js';
 import { STATE_HELP } from './inspection/list-commands.js';
 import { complain, print, runToExitCode } from './output.js';
@@ -41,6 +42,8 @@ async function run(
 }
 
 async function confirm(directory: string, objects: readonly UnknownObject[]): Promise<void> {
+  // What was lost may say that a volume is superseded. A router says so again before it clears this node.
+  await withdrawClearance(directory);
   const lost = await acceptLostChanges(catalogueIn(directory));
   if (lost > 0n) {
     complain(`accepted that the catalogue has lost the last ${lost} changes; start the plugin`);

@@ -7,9 +7,10 @@
  *
  *   <state directory>/staging-cleared   the boot id of the boot for which that was said
  *
- * An operator without a router copies the boot id there.
+ * An operator without a router copies the boot id there. Whoever confirms what a catalogue has lost withdraws the clearance.
  */
 import { constants } from 'node:fs';
+import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CsiError } from '../../base/errors.js';
 import { flush, withFile } from '../../base/system/checked-files.js';
@@ -27,7 +28,7 @@ export class StagingClearance {
     private readonly stateDirectory: string,
     private readonly bootId: string,
   ) {
-    this.#file = join(stateDirectory, 'staging-cleared');
+    this.#file = fileIn(stateDirectory);
   }
 
   async isGiven(): Promise<boolean> {
@@ -53,4 +54,12 @@ export class StagingClearance {
         `/proc/sys/kernel/random/boot_id ${this.#file}`,
     );
   }
+}
+
+const fileIn = (stateDirectory: string): string => join(stateDirectory, 'staging-cleared');
+
+/** Until a router gives it again. Durable when it resolves. */
+export async function withdrawClearance(stateDirectory: string): Promise<void> {
+  await rm(fileIn(stateDirectory), { force: true });
+  await flush(stateDirectory);
 }

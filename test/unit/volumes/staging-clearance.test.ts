@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { StagingClearance } from '../../../src/driver/volumes/staging-clearance.js';
+import { StagingClearance, withdrawClearance } from '../../../src/driver/volumes/staging-clearance.js';
 import { refused } from '../../support/refusal.js';
 import { temporaryDirectory } from '../../support/temporary.js';
 
@@ -20,6 +20,8 @@ test('a clearance holds for the boot in which it was given, over restarts, and n
   assert.equal(await next.isGiven(), false);
   await next.give();
   assert.deepEqual([await next.isGiven(), await given.isGiven()], [true, false]);
+  for (let count = 0; count < 2; count += 1) await withdrawClearance(directory);
+  assert.equal(await next.isGiven(), false);
 });
 
 test('an operator gives it by the command that the refusal names, and a file with anything else gives nothing', async () => {
