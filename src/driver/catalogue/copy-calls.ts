@@ -16,7 +16,7 @@ export function copyCalls(database: SqliteConnection) {
         .all(
           `SELECT copies.*, COALESCE(volume_id, '') AS volume_id, COALESCE(volumes.parameters ->> 'pool', '') AS pool FROM copies
              LEFT JOIN snapshots USING (snapshot_id) LEFT JOIN volumes USING (volume_id)
-             WHERE copies.state = 'ending' OR copies.state = 'pending' AND snapshots.state = 'ready'`,
+             WHERE copies.state <> 'kept' AND (copies.state = 'ending' OR snapshots.state = 'ready')`,
         )
         .map((row) => ({ ...copyRow(row), volumeId: String(row['volume_id']), pool: String(row['pool']) })),
     ),

@@ -144,6 +144,8 @@ export const CATALOGUE_STEPS: readonly string[] = [
     chosen_ns INTEGER NOT NULL
   ) STRICT, WITHOUT ROWID;
   CREATE INDEX copies_by_snapshot ON copies(snapshot_id);
+  -- Routers ask for these every few seconds.
+  CREATE INDEX copies_unsettled ON copies(state) WHERE state <> 'kept';
 
   -- Volumes that have had copies on other nodes, so that they may have been recovered there.
   CREATE TABLE copied_volumes (
