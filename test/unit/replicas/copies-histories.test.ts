@@ -31,7 +31,7 @@ import { type Random, seededRandom } from '../../support/random.js';
 import { replicaRecord, snapshotRecord, volumeRecord } from '../../support/records.js';
 import { temporaryDirectory } from '../../support/temporary.js';
 
-const HISTORIES = isNightly ? 1500 : 60;
+const HISTORIES = isNightly ? 600 : 60;
 const STEPS = 40;
 const quiet = { info: () => undefined, warn: () => undefined };
 
