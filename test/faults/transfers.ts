@@ -9,7 +9,7 @@ import type { Message } from '../support/csi-client.js';
 import { eventually } from '../support/eventually.js';
 import { isNightly } from '../support/nightly.js';
 import { statusOf } from '../support/refusal.js';
-import { snapshotFiles } from '../support/snapshot-files.js';
+import { copyFiles, KEPT_COPY, snapshotFiles } from '../support/snapshot-files.js';
 import { type Failure, failuresOf, type Operation } from './faults.js';
 import type { Neighbour } from './neighbour.js';
 import type { Scene } from './scene.js';
@@ -224,15 +224,6 @@ async function serving(
   };
 }
 
-/** What belongs to a copy that is kept, by its names without the snapshot's. */
-const copyIn = (poolPath: string, snapshotId: string): string[] =>
-  readdirSync(join(poolPath, 'snapshots'))
-    .filter((name) => name.startsWith(snapshotId))
-    .map((name) => name.slice(snapshotId.length).replace(/-.*/, ''))
-    .toSorted();
-
-const KEPT = ['.promise', '.replica'];
-
 /** The scene keeps a copy of a snapshot of its neighbour. */
 export function keepCopy(of: NeighbourOf): Operation {
   return {
@@ -244,7 +235,7 @@ export function keepCopy(of: NeighbourOf): Operation {
       const name = scene.name('copied');
       return {
         call: () => neighbour.copied(source.id, name, () => scene.isRunning),
-        check: async (answer) => assert.deepEqual(copyIn(scene.poolPath, String(answer)), KEPT),
+        check: async (answer) => assert.deepEqual(copyFiles(scene.poolPath, String(answer)), KEPT_COPY),
         undo: async (answer) => {
           await neighbour.deleteCopied(String(answer), scene.poolPath, () => true);
           await neighbour.orchestrator.remove(source);
@@ -265,7 +256,7 @@ export function endCopy(of: NeighbourOf): Operation {
       const snapshotId = await neighbour.copied(source.id, scene.name('copied'), () => scene.isRunning);
       return {
         call: () => neighbour.deleteCopied(snapshotId, scene.poolPath, () => scene.isRunning),
-        check: async () => assert.deepEqual(copyIn(scene.poolPath, snapshotId), []),
+        check: async () => assert.deepEqual(copyFiles(scene.poolPath, snapshotId), []),
         undo: () => neighbour.orchestrator.remove(source),
       };
     },
@@ -290,7 +281,7 @@ export function giveCopy(of: NeighbourOf): Operation {
         },
         check: async (answer) => {
           scene.objects.add(String(answer));
-          assert.deepEqual(copyIn(neighbour.poolPath, String(answer)), KEPT);
+          assert.deepEqual(copyFiles(neighbour.poolPath, String(answer)), KEPT_COPY);
         },
         undo: async (answer) => {
           await neighbour.deleteCopied(String(answer), neighbour.poolPath, () => true);

@@ -10,3 +10,13 @@ export function snapshotFiles(directory: string): string[] {
     (name) => !marks.has(`${name}.hidden`) && !/\.(replica|pull|promise-\w+)$/.test(name),
   );
 }
+
+/** What a reflink pool holds of a copy of a snapshot of another node, by the ends of its names: `.replica`, `.pull`, `.promise`. */
+export const copyFiles = (poolPath: string, snapshotId: string): string[] =>
+  readdirSync(join(poolPath, 'snapshots'))
+    .filter((name) => name.startsWith(snapshotId))
+    .map((name) => name.slice(snapshotId.length).replace(/-.*/, ''))
+    .toSorted();
+
+/** Of a copy that is complete and promised. */
+export const KEPT_COPY: readonly string[] = ['.promise', '.replica'];

@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { closeSync, fsyncSync, openSync, readdirSync, readFileSync, renameSync, rmSync, writeSync } from 'node:fs';
+import { closeSync, fsyncSync, openSync, readFileSync, renameSync, rmSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, type TestContext } from 'node:test';
 import { nodeKey, nodeKeyOf } from '../../../src/base/csi/handles.js';
@@ -17,6 +17,7 @@ import { type HeldVolume, MIB } from '../../support/orchestrator.js';
 import { seededRandom } from '../../support/random.js';
 import { refused } from '../../support/refusal.js';
 import { test } from '../../support/running-plugin.js';
+import { copyFiles, KEPT_COPY } from '../../support/snapshot-files.js';
 import { skipUnlessRoot } from '../../support/workspace.js';
 
 const SIZE = 32 * MIB;
@@ -30,20 +31,13 @@ before(async () => {
 });
 after(() => cluster?.dispose());
 
-/** The files of a node's pool that belong to copies of the snapshot, without its handle. */
-const copyOn = (node: number, snapshotId: string): string[] =>
-  readdirSync(join(cluster.poolPath(node), 'snapshots'))
-    .filter((name) => name.startsWith(snapshotId))
-    .map((name) => name.slice(snapshotId.length).replace(/-.*/, ''))
-    .toSorted();
-
-const KEPT = ['.promise', '.replica'];
+const copyOn = (node: number, snapshotId: string): string[] => copyFiles(cluster.poolPath(node), snapshotId);
 
 const isNoLongerUnavailable = ({ code }: { code?: number }): boolean => code !== 14;
 
 /** The nodes that keep a copy of the snapshot. */
 const keepers = (snapshotId: string): number[] =>
-  [2, 3].filter((node) => copyOn(node, snapshotId).join() === KEPT.join());
+  [2, 3].filter((node) => copyOn(node, snapshotId).join() === KEPT_COPY.join());
 
 function write(path: string, bytes: number, seed: string): void {
   const file = openSync(path, 'r+');
@@ -200,7 +194,7 @@ test('a deletion succeeds while the node of the copy is away, and the copy goes 
   assert.deepEqual(keepers(kept), [node]);
   await cluster.plugin(node).kill();
   await a.deleteSnapshot(gone);
-  assert.deepEqual(copyOn(node, gone), KEPT);
+  assert.deepEqual(copyOn(node, gone), KEPT_COPY);
   // Neither a restart of the owner nor another router forgets it.
   await cluster.plugin(1).kill();
   await cluster.startPlugin(1);
@@ -208,7 +202,7 @@ test('a deletion succeeds while the node of the copy is away, and the copy goes 
   await cluster.startRouter();
   await cluster.startPlugin(node);
   await eventually('the copy is removed', () => copyOn(node, gone).length === 0);
-  assert.deepEqual(copyOn(node, kept), KEPT);
+  assert.deepEqual(copyOn(node, kept), KEPT_COPY);
   await a.deleteSnapshot(kept);
   await eventually('no copy is left', () => copyOn(node, kept).length === 0);
   await a.remove(volume);
@@ -225,10 +219,10 @@ test('copies stay when their owner is reinstalled under its name, and go when th
   await cluster.reinstall(1);
   const again = await untilReachable(() => cluster.create(1, 'after', { sizeBytes: SIZE }));
   const other = await untilReady(again, 'other');
-  for (const id of snapshots) assert.deepEqual(copyOn(node, id), KEPT);
+  for (const id of snapshots) assert.deepEqual(copyOn(node, id), KEPT_COPY);
   await assertRestores(node, snapshots[1], content);
   await a.deleteSnapshot(snapshots[0]);
-  assert.deepEqual([copyOn(node, snapshots[0]), copyOn(node, snapshots[1])], [[], KEPT]);
+  assert.deepEqual([copyOn(node, snapshots[0]), copyOn(node, snapshots[1])], [[], KEPT_COPY]);
   await a.deleteSnapshot(snapshots[1]);
   await a.deleteSnapshot(other);
   await a.delete(again);
