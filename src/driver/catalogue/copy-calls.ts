@@ -46,17 +46,13 @@ function pendingCopy(database: SqliteConnection, promiseId: string): CopyRecord 
 }
 
 /** Runs inside the caller's transaction, as the next one does. */
-export function insertCopy(
-  database: SqliteConnection,
-  { promiseId, snapshotId, nodeId, state, chosenNs }: CopyRecord,
-): void {
+export function insertCopy(database: SqliteConnection, { promiseId, snapshotId, nodeId, state }: CopyRecord): void {
   database.run(
-    'INSERT INTO copies (promise_id, snapshot_id, node_id, state, chosen_ns) VALUES (?, ?, ?, ?, ?)',
+    'INSERT INTO copies (promise_id, snapshot_id, node_id, state) VALUES (?, ?, ?, ?)',
     promiseId,
     snapshotId,
     nodeId,
     state,
-    chosenNs,
   );
   database.run(
     'INSERT OR IGNORE INTO copied_volumes (volume_id) SELECT volume_id FROM snapshots WHERE snapshot_id = ?',

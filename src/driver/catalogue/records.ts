@@ -196,8 +196,6 @@ export interface CopyRecord {
   snapshotId: string;
   nodeId: string;
   state: CopyState;
-  /** When the node was chosen. */
-  chosenNs: bigint;
 }
 
 /** A copy that work is left for. */

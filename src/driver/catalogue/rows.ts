@@ -66,7 +66,6 @@ export function copyRow(row: Row): CopyRecord {
     snapshotId: text(row, 'snapshot_id'),
     nodeId: text(row, 'node_id'),
     state: text(row, 'state') as CopyState,
-    chosenNs: integer(row, 'chosen_ns'),
   };
 }
 

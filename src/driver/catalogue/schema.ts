@@ -140,8 +140,7 @@ export const CATALOGUE_STEPS: readonly string[] = [
     promise_id TEXT PRIMARY KEY,
     snapshot_id TEXT NOT NULL,
     node_id TEXT NOT NULL,
-    state TEXT NOT NULL CHECK (state IN ('pending', 'kept', 'ending')),
-    chosen_ns INTEGER NOT NULL
+    state TEXT NOT NULL CHECK (state IN ('pending', 'kept', 'ending'))
   ) STRICT, WITHOUT ROWID;
   CREATE INDEX copies_by_snapshot ON copies(snapshot_id);
   -- Routers ask for these every few seconds.

@@ -191,7 +191,6 @@ export const newCopy = (snapshotId: string, nodeId: string): CopyRecord => ({
   snapshotId,
   nodeId,
   state: 'pending',
-  chosenNs: BigInt(Date.now()) * 1_000_000n,
 });
 
 async function commitRows(
