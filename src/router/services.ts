@@ -108,40 +108,28 @@ class RoutedServices {
   readonly successions: Successions;
 
   constructor(private readonly deps: RouterDependencies) {
-    this.remoteSources = new RemoteSources({
-      nodes: () => deps.nodes.all,
-      owning: (key, handle) => deps.nodes.owning(key, handle),
-      logger: deps.logger,
-      now: deps.now,
-    });
-    this.successions = new Successions({
-      nodes: () => deps.nodes.all,
-      owning: (key, handle) => deps.nodes.owning(key, handle),
-      isRetired: (key) => deps.nodes.isRetired(key),
-      knowsRetired: () => deps.nodes.knowsRetired,
-      sources: this.remoteSources,
-    });
-    this.copies = new Copies({
-      nodes: () => deps.nodes.all,
-      clear: (node) => this.successions.clear(node),
-      sources: this.remoteSources,
+    const { nodes, logger, now } = deps;
+    const known = {
+      nodes: () => nodes.all,
+      owning: (key: string, handle: string) => nodes.owning(key, handle),
+      isRetired: (key: string) => nodes.isRetired(key),
+      knowsRetired: () => nodes.knowsRetired,
       patience: () => delay(ANSWER_MS, undefined, { ref: false }),
-      logger: deps.logger,
-      now: deps.now,
-    });
-    this.recovery = new Recovery({
-      nodes: () => deps.nodes.all,
-      isRetired: (key) => deps.nodes.isRetired(key),
-      sources: this.remoteSources,
-    });
+      logger,
+      now,
+    };
+    const sources = new RemoteSources(known);
+    this.remoteSources = sources;
+    this.successions = new Successions({ ...known, sources });
+    this.copies = new Copies({ ...known, sources, clear: (node) => this.successions.clear(node) });
+    this.recovery = new Recovery({ ...known, sources });
     this.placement = new VolumePlacement({
       ...deps,
-      remoteSources: this.remoteSources,
-      nodes: () => deps.nodes.all,
-      isGone: (key) => deps.nodes.isRetired(key) || deps.nodes.isMissing(key),
+      ...known,
+      remoteSources: sources,
+      isGone: (key) => nodes.isRetired(key) || nodes.isMissing(key),
       ask: (node, context) => this.#ask(node, 'Controller', 'CreateVolume', context),
       find: (node, name, context) => this.#findVolume(node, name, context),
-      patience: () => delay(ANSWER_MS, undefined, { ref: false }),
       capacityOf: (node, request, context) => this.#capacityOf(node, request, context),
     });
   }

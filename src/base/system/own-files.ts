@@ -6,9 +6,9 @@ import { closeSync, constants, readFileSync, type Stats } from 'node:fs';
 import { type FileHandle, lstat, readdir, realpath, stat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { CsiError, insteadOf } from '../errors.js';
-import { openChecked, openCheckedSync } from './checked-files.js';
+import { flush, openChecked, openCheckedSync, withFile } from './checked-files.js';
 
-const { O_RDONLY } = constants;
+const { O_CREAT, O_RDONLY, O_WRONLY } = constants;
 const WRITABLE_BY_OTHERS = 0o022;
 /** In a sticky directory, users who may write there may not rename or remove files that others own. */
 const STICKY = 0o1000;
@@ -79,6 +79,16 @@ export async function readOwn(path: string, maxBytes: number): Promise<string | 
   } finally {
     await opened?.close();
   }
+}
+
+/** Replaces the text of a file that is opened as openOwn does, or makes the file. Durable when it resolves. */
+export async function writeOwn(path: string, text: string): Promise<void> {
+  await withFile(openOwn(path, O_WRONLY | O_CREAT), async (file) => {
+    await file.truncate();
+    await file.writeFile(text);
+    await file.sync();
+  });
+  await flush(dirname(path));
 }
 
 /**

@@ -8,19 +8,17 @@
  * while the catalogue is open, because the catalogue's lock keeps a second plugin away. If the directory has no space
  * for the file, only the report is lost.
  */
-import { constants } from 'node:fs';
 import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { bestEffort, unreported } from '../../base/best-effort.js';
-import { flush, withFile } from '../../base/system/checked-files.js';
-import { openOwn, readOwn } from '../../base/system/own-files.js';
+import { flush } from '../../base/system/checked-files.js';
+import { readOwn, writeOwn } from '../../base/system/own-files.js';
 
 /** `not recorded` means the first start. */
 export type LastStop = 'clean' | 'killed or crashed' | 'the machine stopped' | 'not recorded';
 
 /** The most bytes that are read. A boot id has 36. */
 const MAX_BYTES = 4096;
-const { O_CREAT, O_WRONLY } = constants;
 const BOOT_ID = '/proc/sys/kernel/random/boot_id';
 
 export class RunMarker {
@@ -69,11 +67,6 @@ export class RunMarker {
   }
 
   async #write(): Promise<void> {
-    await withFile(openOwn(this.#file, O_WRONLY | O_CREAT), async (marker) => {
-      await marker.truncate();
-      await marker.writeFile(`${this.#bootId}\n`);
-      await marker.sync();
-    });
-    await flush(this.stateDirectory);
+    await writeOwn(this.#file, `${this.#bootId}\n`);
   }
 }

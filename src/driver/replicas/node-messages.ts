@@ -34,6 +34,12 @@ function snapshotIdIn(value: string, field: string): string {
   return id;
 }
 
+function volumeIdIn(value: string, field: string): string {
+  const id = requireString(value, field);
+  if (!isVolumeId(id)) throw invalid(field, 'is not the handle of a volume');
+  return id;
+}
+
 function positive(value: string, field: string): bigint {
   const number = parseBytes(value, field);
   if (number === 0n) throw invalid(field, 'is required');
@@ -51,8 +57,7 @@ export function parseSnapshot(message: SnapshotMessage | null, field: string): D
   if (content !== 'PRISTINE' && content !== 'INITIALIZED') throw invalid(`${field}.content`, 'is required');
   if (uses.length === 0) throw invalid(`${field}.uses`, 'is required');
   if (fileSystem !== '' && !isFileSystem(fileSystem)) throw invalid(`${field}.file_system`, 'is not known here');
-  const volumeId = requireString(message.volume_id, `${field}.volume_id`);
-  if (!isVolumeId(volumeId)) throw invalid(`${field}.volume_id`, 'is not the handle of a volume');
+  const volumeId = volumeIdIn(message.volume_id, `${field}.volume_id`);
   return {
     snapshotId: snapshotIdIn(message.snapshot_id, `${field}.snapshot_id`),
     volumeId,
@@ -137,11 +142,6 @@ export function parseReport({ outcome, failure, ...promise }: NodeRpcs['ReportCo
 export const snapshotIdOf = ({ snapshot_id }: NodeRpcs['DeleteReplica'][0]) => snapshotIdIn(snapshot_id, 'snapshot_id');
 
 export function parseSuccession({ old_volume_id, new_volume_id }: SupersedeMessage): SuccessionRecord {
-  const volumeIdIn = (value: string, field: string): string => {
-    const id = requireString(value, field);
-    if (!isVolumeId(id)) throw invalid(field, 'is not the handle of a volume');
-    return id;
-  };
   return {
     oldVolumeId: volumeIdIn(old_volume_id, 'old_volume_id'),
     newVolumeId: volumeIdIn(new_volume_id, 'new_volume_id'),

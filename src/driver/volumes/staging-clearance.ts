@@ -9,23 +9,21 @@
  *
  * An operator without a router copies the boot id there. Whoever confirms what a catalogue has lost withdraws the clearance.
  */
-import { constants } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CsiError } from '../../base/errors.js';
-import { flush, withFile } from '../../base/system/checked-files.js';
-import { openOwn, readOwn } from '../../base/system/own-files.js';
+import { flush } from '../../base/system/checked-files.js';
+import { readOwn, writeOwn } from '../../base/system/own-files.js';
 
 /** The most bytes that are read. A boot id has 36. */
 const MAX_BYTES = 4096;
-const { O_CREAT, O_WRONLY } = constants;
 
 export class StagingClearance {
   readonly #file: string;
 
   /** @param bootId of the machine */
   constructor(
-    private readonly stateDirectory: string,
+    stateDirectory: string,
     private readonly bootId: string,
   ) {
     this.#file = fileIn(stateDirectory);
@@ -37,12 +35,7 @@ export class StagingClearance {
 
   /** Durable when it resolves. */
   async give(): Promise<void> {
-    await withFile(openOwn(this.#file, O_WRONLY | O_CREAT), async (file) => {
-      await file.truncate();
-      await file.writeFile(`${this.bootId}\n`);
-      await file.sync();
-    });
-    await flush(this.stateDirectory);
+    await writeOwn(this.#file, `${this.bootId}\n`);
   }
 
   /** UNAVAILABLE until the clearance is given. */
