@@ -12,7 +12,8 @@ const GROUPS: Readonly<Record<string, Readonly<Record<string, () => Promise<AddC
   'The plugin': {
     serve: async () => (await import('./serve.js')).addServeCommand,
     route: async () => (await import('./route.js')).addRouteCommand,
-    supersede: async () => (await import('./supersede.js')).addSupersedeCommand,
+    cordon: async () => (await import('./successions.js')).addCordonCommand,
+    supersede: async () => (await import('./successions.js')).addSupersedeCommand,
   },
   'Changed-block lists': {
     allocated: async () => (await import('./metadata/commands.js')).addAllocatedCommand,

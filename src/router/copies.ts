@@ -15,11 +15,11 @@ import { SingleFlight } from '../base/single-flight.js';
 import type { NodeConnection } from './node-connection.js';
 import type { Clock } from './node-list.js';
 import type { RemoteSources } from './remote-sources.js';
+import type { Successions } from './successions.js';
 
 export interface CopiesDependencies {
   nodes(): readonly NodeConnection[];
-  /** Tells a node that has booted that it may stage volumes that have had copies. */
-  clear(node: NodeConnection): Promise<void>;
+  readonly successions: Pick<Successions, 'clear' | 'tell'>;
   readonly sources: Pick<RemoteSources, 'ask' | 'pull' | 'closeTransfer'>;
   /** Resolves when the time is up that a node has to say what room it has. */
   patience(): Promise<void>;
@@ -114,15 +114,21 @@ export class Copies {
 
   async #roundOf(owner: NodeConnection): Promise<void> {
     if (!owner.isConnected) return;
-    const nothing = { copies: [], awaits_clearance: false };
-    const found = await this.deps.sources.ask(owner, 'ListCopies', {}).catch(() => nothing);
-    if (found.awaits_clearance) {
+    const nothing = { copies: [], awaits_clearance: false, untold: [] };
+    const { copies, awaits_clearance, untold } = await this.deps.sources
+      .ask(owner, 'ListCopies', {})
+      .catch(() => nothing);
+    const { successions, logger } = this.deps;
+    if (awaits_clearance) {
       await bestEffort(
-        () => this.deps.clear(owner),
-        (thrown) => this.deps.logger.info({ node: owner.id, why: messageOf(thrown) }, 'a node that has booted waits'),
+        () => successions.clear(owner),
+        (thrown) => logger.info({ node: owner.id, why: messageOf(thrown) }, 'a node that has booted waits'),
       );
     }
-    const { copies } = found;
+    await bestEffort(
+      () => successions.tell(owner, untold),
+      (thrown) => logger.warn({ why: messageOf(thrown) }, 'a volume that is superseded may be staged'),
+    );
     for (const copy of copies) {
       const work = () => (copy.state === 'ENDING' ? this.#end(owner, copy) : this.#make(owner, copy));
       void this.#work.run(copy.promise_id, () =>

@@ -121,7 +121,7 @@ class RoutedServices {
     const sources = new RemoteSources(known);
     this.remoteSources = sources;
     this.successions = new Successions({ ...known, sources });
-    this.copies = new Copies({ ...known, sources, clear: (node) => this.successions.clear(node) });
+    this.copies = new Copies({ ...known, sources, successions: this.successions });
     this.recovery = new Recovery({ ...known, sources });
     this.placement = new VolumePlacement({
       ...deps,

@@ -3,10 +3,11 @@
  * that have had copies.
  *
  * The node of the new volume keeps the record, because that of the old one may be retired. An old volume refuses its staging, or its
- * node is retired, before the record is there.
+ * node is retired, before the record is there. A node that was retired is told in the first round after that.
  */
 import { nodeKeyOf } from '../base/csi/handles.js';
-import type { SupersedeMessage } from '../base/csi/router-proto.js';
+import type { SuccessionMessage } from '../base/csi/node-proto.js';
+import type { CordonMessage, SupersedeMessage } from '../base/csi/router-proto.js';
 import type { CallContext } from '../base/csi/service.js';
 import { CsiError } from '../base/errors.js';
 import type { NodeConnection } from './node-connection.js';
@@ -30,10 +31,33 @@ export class Successions {
     const { old_volume_id: oldId, new_volume_id: newId } = request;
     const [oldKey, newKey] = [keyOf(oldId, 'old_volume_id'), keyOf(newId, 'new_volume_id')];
     if (oldId === newId) throw CsiError.invalidArgument('old_volume_id and new_volume_id are the same');
-    if (!this.deps.isRetired(oldKey)) {
-      await this.deps.sources.ask(this.deps.owning(oldKey, oldId), 'SupersedeVolume', request, context);
+    const told = !this.deps.isRetired(oldKey);
+    const succession = { ...request, told };
+    if (told) await this.deps.sources.ask(this.deps.owning(oldKey, oldId), 'SupersedeVolume', succession, context);
+    await this.deps.sources.ask(this.deps.owning(newKey, newId), 'RecordSuccession', succession, context);
+  }
+
+  /** As Router.Cordon of proto/router.proto. */
+  async cordon(request: CordonMessage, context: CallContext): Promise<void> {
+    const { volume_id: id } = request;
+    await this.deps.sources.ask(this.deps.owning(keyOf(id, 'volume_id'), id), 'CordonVolume', request, context);
+  }
+
+  /**
+   * Tells the nodes of old volumes, once they are not retired any more: they may have come back without a boot. Nothing for those
+   * that are retired.
+   *
+   * @param untold what the node of the new volumes has recorded
+   */
+  async tell(owner: NodeConnection, untold: readonly SuccessionMessage[]): Promise<void> {
+    if (!this.deps.knowsRetired()) return;
+    for (const succession of untold) {
+      const { old_volume_id: oldId } = succession;
+      const oldKey = keyOf(oldId, 'old_volume_id');
+      if (this.deps.isRetired(oldKey)) continue;
+      await this.deps.sources.ask(this.deps.owning(oldKey, oldId), 'SupersedeVolume', succession);
+      await this.deps.sources.ask(owner, 'RecordSuccession', { ...succession, told: true });
     }
-    await this.deps.sources.ask(this.deps.owning(newKey, newId), 'RecordSuccession', request, context);
   }
 
   /**

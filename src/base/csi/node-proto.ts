@@ -4,7 +4,7 @@
  */
 import type { MethodDefinition } from '@grpc/grpc-js';
 import { type LoadedProto, loadProto } from './proto.js';
-import type { SupersedeMessage } from './router-proto.js';
+import type { CordonMessage, SupersedeMessage } from './router-proto.js';
 
 export const NODE_PACKAGE = 'blockdelta.node.v1';
 export const NODE_SERVICE = `${NODE_PACKAGE}.Node`;
@@ -75,6 +75,10 @@ export interface CopyMessage {
   readonly volume_id: string;
 }
 
+export interface SuccessionMessage extends SupersedeMessage {
+  readonly told: boolean;
+}
+
 /** The request and the response of each RPC. */
 export interface NodeRpcs {
   FindVolume: [{ readonly name: string }, { readonly volume_id: string }];
@@ -118,11 +122,19 @@ export interface NodeRpcs {
     { readonly snapshot_id: string },
     { readonly own: string | number; readonly catalogue_uuid: string; readonly kept: SnapshotMessage | null },
   ];
-  ListCopies: [object, { readonly copies: readonly CopyMessage[]; readonly awaits_clearance: boolean }];
+  ListCopies: [
+    object,
+    {
+      readonly copies: readonly CopyMessage[];
+      readonly awaits_clearance: boolean;
+      readonly untold: readonly SuccessionMessage[];
+    },
+  ];
   ClearStaging: [object, object];
-  SupersedeVolume: [SupersedeMessage, object];
-  RecordSuccession: [SupersedeMessage, object];
-  ListSuccessions: [object, { readonly successions: readonly SupersedeMessage[] }];
+  SupersedeVolume: [SuccessionMessage, object];
+  CordonVolume: [CordonMessage, object];
+  RecordSuccession: [SuccessionMessage, object];
+  ListSuccessions: [object, { readonly successions: readonly SuccessionMessage[] }];
   ChooseCopy: [PromiseMessage & { readonly node_id: string }, object];
   ReportCopy: [PromiseMessage & { readonly outcome: string | number; readonly failure: string }, object];
   ListPulls: [

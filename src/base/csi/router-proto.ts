@@ -10,6 +10,19 @@ export interface SupersedeMessage {
   readonly new_volume_id: string;
 }
 
+export interface CordonMessage {
+  readonly volume_id: string;
+  readonly undo: boolean;
+}
+
+/** The request of each RPC. Every response is empty. */
+export interface RouterRpcs {
+  Supersede: SupersedeMessage;
+  Cordon: CordonMessage;
+}
+
+export type RouterRpc = keyof RouterRpcs;
+
 let loaded: LoadedProto<'Router'> | undefined;
 
 /** The first call loads the proto, and throws if that fails. */
@@ -18,8 +31,8 @@ export function routerProto(): LoadedProto<'Router'> {
   return loaded;
 }
 
-export function supersedeMethod(): MethodDefinition<object, object> {
-  const method = routerProto().services.Router['Supersede'];
-  if (method === undefined) throw new Error(`proto/router.proto has no ${ROUTER_SERVICE}.Supersede`);
+export function routerMethod(rpc: RouterRpc): MethodDefinition<object, object> {
+  const method = routerProto().services.Router[rpc];
+  if (method === undefined) throw new Error(`proto/router.proto has no ${ROUTER_SERVICE}.${rpc}`);
   return method;
 }

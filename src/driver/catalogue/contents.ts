@@ -1,6 +1,7 @@
 /** Everything in a catalogue, read from a copy: for commands that inspect a node, also while a plugin runs. */
 import { readCopy } from '../database/copy.js';
 import type {
+  CopiedVolume,
   GroupSnapshotRecord,
   PublicationRecord,
   ReplicaRecord,
@@ -19,8 +20,8 @@ export interface CatalogueContents {
   pools: { name: string; uuid: string }[];
   /** Volumes in every state but deleted. */
   volumes: VolumeRecord[];
-  /** By the volumes of this node that others have taken the place of: those others. */
-  superseded: ReadonlyMap<string, string>;
+  /** By volumes of this node. */
+  copied: ReadonlyMap<string, CopiedVolume>;
   snapshots: SnapshotRecord[];
   groups: GroupSnapshotRecord[];
   retainedBases: RetainedBaseRecord[];
@@ -42,10 +43,10 @@ export function catalogueContents(file: string): Promise<CatalogueContents> {
       nodeId: calls.nodeId(),
       pools,
       volumes: database.all("SELECT * FROM volumes WHERE state <> 'deleted' ORDER BY volume_id").map(rows.volumeRow),
-      superseded: new Map(
+      copied: new Map(
         database
-          .all('SELECT * FROM copied_volumes WHERE superseded_by IS NOT NULL')
-          .map((row) => [String(row['volume_id']), String(row['superseded_by'])]),
+          .all('SELECT * FROM copied_volumes')
+          .map((row) => [String(row['volume_id']), rows.copiedVolumeRow(row)]),
       ),
       snapshots: database.all('SELECT * FROM snapshots ORDER BY sequence').map(rows.snapshotRow),
       groups: database.all('SELECT * FROM group_snapshots ORDER BY group_snapshot_id').map(rows.groupRow),

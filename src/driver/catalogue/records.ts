@@ -117,7 +117,7 @@ export interface VolumeUses {
   publications: PublicationRecord[];
   /** The publication of any volume at the target path that was asked about; null if there is none. */
   there: PublicationRecord | null;
-  /** Set if the volume has had copies on other nodes, so that it may have been recovered there. */
+  /** Set if the volume has had copies on other nodes, or was to be moved, so that another one may have taken its place. */
   copied: CopiedVolume | null;
 }
 
@@ -209,12 +209,16 @@ export interface UnsettledCopy extends CopyRecord {
 export interface CopiedVolume {
   /** The volume that has taken its place; null if none has. */
   supersededBy: string | null;
+  /** Whether it is not to be staged, because a volume is made that is to take its place. */
+  isCordoned: boolean;
 }
 
 /** A volume of any node that one of this node has taken the place of. */
 export interface SuccessionRecord {
   oldVolumeId: string;
   newVolumeId: string;
+  /** Whether the node of the old volume refuses its staging. */
+  isTold: boolean;
 }
 
 /** Part of a list that is ordered by id. */

@@ -15,6 +15,7 @@ import type {
   SnapshotRecord,
   SnapshotState,
   StagingRecord,
+  SuccessionRecord,
   VolumeRecord,
   VolumeState,
 } from './records.js';
@@ -69,7 +70,17 @@ export function copyRow(row: Row): CopyRecord {
   };
 }
 
-export const copiedVolumeRow = (row: Row): CopiedVolume => ({ supersededBy: optionalText(row, 'superseded_by') });
+export function copiedVolumeRow(row: Row): CopiedVolume {
+  return { supersededBy: optionalText(row, 'superseded_by'), isCordoned: integer(row, 'cordoned') === 1n };
+}
+
+export function successionRow(row: Row): SuccessionRecord {
+  return {
+    oldVolumeId: text(row, 'old_volume_id'),
+    newVolumeId: text(row, 'new_volume_id'),
+    isTold: integer(row, 'told') === 1n,
+  };
+}
 
 export function staging(row: Row): StagingRecord {
   return {

@@ -146,14 +146,21 @@ export const CATALOGUE_STEPS: readonly string[] = [
   -- Routers ask for these every few seconds.
   CREATE INDEX copies_unsettled ON copies(state) WHERE state <> 'kept';
 
-  -- Volumes that have had copies on other nodes, so that they may have been recovered there.
+  -- Volumes that have had copies on other nodes, or were to be moved, so that others may have taken their places.
   CREATE TABLE copied_volumes (
     volume_id TEXT PRIMARY KEY,
     -- The volume that has taken its place; NULL: none has.
-    superseded_by TEXT
+    superseded_by TEXT,
+    -- 1 while it is not to be staged, because a volume is made that is to take its place.
+    cordoned INTEGER NOT NULL DEFAULT 0 CHECK (cordoned IN (0, 1))
   ) STRICT, WITHOUT ROWID;
 
   -- Volumes of any node that those of this node have taken the place of. The new ones may be deleted meanwhile.
-  CREATE TABLE successions (old_volume_id TEXT PRIMARY KEY, new_volume_id TEXT NOT NULL) STRICT, WITHOUT ROWID;
+  CREATE TABLE successions (
+    old_volume_id TEXT PRIMARY KEY,
+    new_volume_id TEXT NOT NULL,
+    -- 1 once the node of the old volume refuses its staging.
+    told INTEGER NOT NULL CHECK (told IN (0, 1))
+  ) STRICT, WITHOUT ROWID;
   `,
 ];

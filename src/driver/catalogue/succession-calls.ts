@@ -1,8 +1,9 @@
-/** The catalogue's calls about volumes that have taken the place of others. Each call is a transaction. */
+/** The catalogue's calls about volumes that are to take the place of others, or have. Each call is a transaction. */
 
 import { reads, takesSpace } from '../database/calls.js';
 import type { SqliteConnection } from '../database/connection.js';
 import type { SuccessionRecord } from './records.js';
+import { successionRow } from './rows.js';
 
 export function successionCalls(database: SqliteConnection) {
   return {
@@ -15,19 +16,29 @@ export function successionCalls(database: SqliteConnection) {
         volumeId,
       ),
     ),
-    /** Of a volume of this node. Outlives the volume: what it has replaced stays replaced. */
-    putSuccession: takesSpace(({ oldVolumeId, newVolumeId }: SuccessionRecord): void =>
+    /** Nothing if there is no such volume. */
+    setCordon: takesSpace((volumeId: string, isCordoned: boolean): void =>
       database.run(
-        'INSERT OR REPLACE INTO successions (old_volume_id, new_volume_id) VALUES (?, ?)',
+        `INSERT INTO copied_volumes (volume_id, cordoned) SELECT volume_id, ? FROM volumes WHERE volume_id = ?
+           ON CONFLICT (volume_id) DO UPDATE SET cordoned = excluded.cordoned`,
+        isCordoned ? 1n : 0n,
+        volumeId,
+      ),
+    ),
+    /** Of a volume of this node. Outlives the volume: what it has replaced stays replaced. */
+    putSuccession: takesSpace(({ oldVolumeId, newVolumeId, isTold }: SuccessionRecord): void =>
+      database.run(
+        'INSERT OR REPLACE INTO successions (old_volume_id, new_volume_id, told) VALUES (?, ?, ?)',
         oldVolumeId,
         newVolumeId,
+        isTold ? 1n : 0n,
       ),
     ),
     listSuccessions: reads((): SuccessionRecord[] =>
-      database.all('SELECT * FROM successions ORDER BY old_volume_id').map((row) => ({
-        oldVolumeId: String(row['old_volume_id']),
-        newVolumeId: String(row['new_volume_id']),
-      })),
+      database.all('SELECT * FROM successions ORDER BY old_volume_id').map(successionRow),
+    ),
+    untoldSuccessions: reads((): SuccessionRecord[] =>
+      database.all('SELECT * FROM successions WHERE told = 0 ORDER BY old_volume_id').map(successionRow),
     ),
   };
 }

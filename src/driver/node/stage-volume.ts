@@ -101,17 +101,25 @@ export async function stageVolume(
   }
 }
 
-/** FAILED_PRECONDITION if another volume has taken its place, UNAVAILABLE while that is not known. */
+/** FAILED_PRECONDITION if another volume has taken its place or is to take it, UNAVAILABLE while that is not known. */
 async function assertNotReplaced(
   { clearance }: NodeDependencies,
   { volumeId }: VolumeRecord,
-  { supersededBy }: CopiedVolume,
+  { supersededBy, isCordoned }: CopiedVolume,
 ): Promise<void> {
-  if (supersededBy === null) return clearance.assertGiven(volumeId);
-  throw CsiError.failedPrecondition(
-    `volume ${volumeId} is superseded: ${supersededBy} has taken its place, so it must not be used any more. Copy from it what the ` +
-      'other lacks, by a snapshot, and delete it',
-  );
+  if (supersededBy !== null) {
+    throw CsiError.failedPrecondition(
+      `volume ${volumeId} is superseded: ${supersededBy} has taken its place, so it must not be used any more. Copy from it what ` +
+        'the other lacks, by a snapshot, and delete it',
+    );
+  }
+  if (isCordoned) {
+    throw CsiError.failedPrecondition(
+      `volume ${volumeId} is cordoned, because another one is to take its place. Go on with the move, or end it: then ` +
+        '`blockdelta cordon --undo` allows to use it again',
+    );
+  }
+  return clearance.assertGiven(volumeId);
 }
 
 /**

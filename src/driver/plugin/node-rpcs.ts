@@ -29,7 +29,7 @@ export interface NodeSide {
   replicas: Pick<ReplicaKeeper, 'promise' | 'endPromise'>;
   copies: Pick<Copies, 'unsettled' | 'choose' | 'report'>;
   clearance: Pick<StagingClearance, 'isGiven' | 'give'>;
-  successions: Pick<Successions, 'supersede' | 'record' | 'list'>;
+  successions: Pick<Successions, 'supersede' | 'cordon' | 'uncordon' | 'record' | 'list' | 'untold'>;
   findCopy(snapshotId: string): Promise<KnownCopy>;
   findRoom(volumeId: string, pool: string): Promise<Room>;
   /** As createCopiedSnapshot, with the check that precedes every CreateSnapshot. */
@@ -111,6 +111,7 @@ const HANDLERS: Handlers = {
   ListCopies: async (_request, node) => ({
     copies: (await node.copies.unsettled()).map(messages.copyMessage),
     awaits_clearance: !(await node.clearance.isGiven()),
+    untold: (await node.successions.untold()).map(messages.successionMessage),
   }),
   ClearStaging: async (_request, node) => {
     await node.clearance.give();
@@ -118,6 +119,11 @@ const HANDLERS: Handlers = {
   },
   SupersedeVolume: async (request, node, { signal }) => {
     await node.successions.supersede(messages.parseSuccession(request), signal);
+    return {};
+  },
+  CordonVolume: async (request, node, { signal }) => {
+    const { volumeId, isUndone } = messages.parseCordon(request);
+    await (isUndone ? node.successions.uncordon(volumeId, signal) : node.successions.cordon(volumeId, signal));
     return {};
   },
   RecordSuccession: async (request, node) => {

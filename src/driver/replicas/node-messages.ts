@@ -14,8 +14,9 @@ import type {
   PullStateMessage,
   RoomMessage,
   SnapshotMessage,
+  SuccessionMessage,
 } from '../../base/csi/node-proto.js';
-import type { SupersedeMessage } from '../../base/csi/router-proto.js';
+import type { CordonMessage } from '../../base/csi/router-proto.js';
 import { ACCESS_MODES, type VolumeCapability } from '../../base/csi/volume-capability.js';
 import { CsiError } from '../../base/errors.js';
 import type { DescribedSnapshot, ReplicaRecord, SuccessionRecord, UnsettledCopy } from '../catalogue/records.js';
@@ -141,16 +142,23 @@ export function parseReport({ outcome, failure, ...promise }: NodeRpcs['ReportCo
 
 export const snapshotIdOf = ({ snapshot_id }: NodeRpcs['DeleteReplica'][0]) => snapshotIdIn(snapshot_id, 'snapshot_id');
 
-export function parseSuccession({ old_volume_id, new_volume_id }: SupersedeMessage): SuccessionRecord {
+export function parseSuccession({ old_volume_id, new_volume_id, told }: SuccessionMessage): SuccessionRecord {
   return {
     oldVolumeId: volumeIdIn(old_volume_id, 'old_volume_id'),
     newVolumeId: volumeIdIn(new_volume_id, 'new_volume_id'),
+    isTold: told,
   };
 }
 
-export const successionMessage = ({ oldVolumeId, newVolumeId }: SuccessionRecord): SupersedeMessage => ({
+export const successionMessage = ({ oldVolumeId, newVolumeId, isTold }: SuccessionRecord): SuccessionMessage => ({
   old_volume_id: oldVolumeId,
   new_volume_id: newVolumeId,
+  told: isTold,
+});
+
+export const parseCordon = ({ volume_id, undo }: CordonMessage): { volumeId: string; isUndone: boolean } => ({
+  volumeId: volumeIdIn(volume_id, 'volume_id'),
+  isUndone: undo,
 });
 
 export const roomMessage = ({ serves, pool, holds, roomBytes, newestSequence }: Room): RoomMessage => ({

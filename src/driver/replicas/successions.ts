@@ -1,11 +1,23 @@
-/** Volumes of this node that others have taken the place of, and volumes of other nodes that those of this one have replaced. */
+/**
+ * Volumes of this node that others have taken the place of or are to take it, and volumes of other nodes that those of this one
+ * have replaced.
+ */
 import { CsiError } from '../../base/errors.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
 import type { SuccessionRecord } from '../catalogue/records.js';
 import { type OperationLocks, volumeKey } from '../volumes/operation-locks.js';
 
 export interface SuccessionsOptions {
-  catalogue: Pick<AsyncCatalogue, 'volumeById' | 'stagings' | 'supersedeVolume' | 'putSuccession' | 'listSuccessions'>;
+  catalogue: Pick<
+    AsyncCatalogue,
+    | 'volumeUses'
+    | 'volumeById'
+    | 'supersedeVolume'
+    | 'setCordon'
+    | 'putSuccession'
+    | 'listSuccessions'
+    | 'untoldSuccessions'
+  >;
   locks: OperationLocks;
 }
 
@@ -13,33 +25,73 @@ export class Successions {
   constructor(private readonly options: SuccessionsOptions) {}
 
   /** From now on the old volume is not staged. FAILED_PRECONDITION while it is staged. Nothing if this node does not have it. */
-  async supersede({ oldVolumeId, newVolumeId }: SuccessionRecord, signal?: AbortSignal): Promise<void> {
-    const { catalogue, locks } = this.options;
-    const release = await locks.acquireFor([volumeKey(oldVolumeId)], signal);
-    try {
-      const [staging] = await catalogue.stagings(oldVolumeId);
-      if (staging !== undefined) {
+  supersede({ oldVolumeId, newVolumeId }: SuccessionRecord, signal?: AbortSignal): Promise<void> {
+    return this.#locked(oldVolumeId, signal, async () => {
+      await this.#assertUnstaged(oldVolumeId, `${newVolumeId} cannot take its place`);
+      await this.options.catalogue.supersedeVolume(oldVolumeId, newVolumeId);
+    });
+  }
+
+  /**
+   * From now on the volume is not staged, until its cordon is undone. FAILED_PRECONDITION while it is staged, NOT_FOUND unless this
+   * node has it.
+   */
+  cordon(volumeId: string, signal?: AbortSignal): Promise<void> {
+    return this.#locked(volumeId, signal, async () => {
+      await this.#assertExists(volumeId, 'volume_id');
+      await this.#assertUnstaged(volumeId, 'it cannot be cordoned');
+      await this.options.catalogue.setCordon(volumeId, true);
+    });
+  }
+
+  /** FAILED_PRECONDITION if another volume has taken its place. Nothing if it is not cordoned. */
+  uncordon(volumeId: string, signal?: AbortSignal): Promise<void> {
+    return this.#locked(volumeId, signal, async () => {
+      const { copied } = await this.options.catalogue.volumeUses(volumeId);
+      if (copied === null) return;
+      if (copied.supersededBy !== null) {
         throw CsiError.failedPrecondition(
-          `volume ${oldVolumeId} is staged at ${staging.stagingPath}, so ${newVolumeId} cannot take its place: stop what uses it first`,
+          `volume ${volumeId} cannot be used again: ${copied.supersededBy} has taken its place`,
         );
       }
-      await catalogue.supersedeVolume(oldVolumeId, newVolumeId);
-    } finally {
-      release();
-    }
+      await this.options.catalogue.setCordon(volumeId, false);
+    });
   }
 
   /** Records that a volume of this node has replaced another one. NOT_FOUND unless this node has it. */
   async record(succession: SuccessionRecord): Promise<void> {
-    const { newVolumeId } = succession;
-    const volume = await this.options.catalogue.volumeById(newVolumeId);
-    if (volume?.state !== 'ready') {
-      throw CsiError.notFound(`new_volume_id: volume ${newVolumeId} does not exist on this node`);
-    }
+    await this.#assertExists(succession.newVolumeId, 'new_volume_id');
     await this.options.catalogue.putSuccession(succession);
   }
 
   list(): Promise<SuccessionRecord[]> {
     return this.options.catalogue.listSuccessions();
+  }
+
+  /** Those whose old volume may still be staged by its node, which could not be told. */
+  untold(): Promise<SuccessionRecord[]> {
+    return this.options.catalogue.untoldSuccessions();
+  }
+
+  async #locked(volumeId: string, signal: AbortSignal | undefined, work: () => Promise<void>): Promise<void> {
+    const release = await this.options.locks.acquireFor([volumeKey(volumeId)], signal);
+    try {
+      await work();
+    } finally {
+      release();
+    }
+  }
+
+  async #assertExists(volumeId: string, field: string): Promise<void> {
+    const volume = await this.options.catalogue.volumeById(volumeId);
+    if (volume?.state !== 'ready') throw CsiError.notFound(`${field}: volume ${volumeId} does not exist on this node`);
+  }
+
+  async #assertUnstaged(volumeId: string, so: string): Promise<void> {
+    const [staging] = (await this.options.catalogue.volumeUses(volumeId)).stagings;
+    if (staging === undefined) return;
+    throw CsiError.failedPrecondition(
+      `volume ${volumeId} is staged at ${staging.stagingPath}, so ${so}: stop what uses it first`,
+    );
   }
 }

@@ -87,12 +87,21 @@ async function restores(node: number, snapshotId: string, content: Buffer): Prom
   return restored;
 }
 
+async function retire(node: number): Promise<void> {
+  const lines = (): number => cluster.router.log.split(`"retired":["${cluster.nodeId(node)}"]`).length;
+  const before = lines();
+  cluster.list({ retired: [node] });
+  await eventually('the list is read', () => lines() > before);
+}
+
 async function assertRestores(node: number, snapshotId: string, content: Buffer): Promise<void> {
   await cluster.orchestrator(node).remove(await restores(node, snapshotId, content));
 }
 
-const supersede = (t: TestContext, old: HeldVolume, by: HeldVolume) =>
-  runCommand(t, ['supersede', old.id, by.id, '--endpoint', cluster.router.endpoint]);
+const askRouter = (t: TestContext, ...args: string[]) =>
+  runCommand(t, [...args, '--endpoint', cluster.router.endpoint]);
+
+const supersede = (t: TestContext, old: HeldVolume, by: HeldVolume) => askRouter(t, 'supersede', old.id, by.id);
 
 async function volumeOn1(name: string): Promise<HeldVolume> {
   const volume = await cluster.create(1, name, { sizeBytes: SIZE });
@@ -245,8 +254,7 @@ test('volumes are made from copies when a node has lost its pool, or is retired,
   await cluster.plugin(1).kill();
   const spec = { snapshotId: id, sizeBytes: SIZE };
   await refused(cluster.create(node, 'too early', spec), 'UNAVAILABLE', /node-1/);
-  cluster.list({ retired: [1] });
-  await eventually('the list is read', () => cluster.router.log.includes('"retired":["node-1"]'));
+  await retire(1);
   const b = cluster.orchestrator(node);
   const recovered = await restores(node, id, content);
   assert.equal((await supersede(t, volume, recovered)).code, 0);
@@ -269,4 +277,41 @@ test('volumes are made from copies when a node has lost its pool, or is retired,
   await untilReachable(() => a.deleteSnapshot(id));
   await a.delete(volume);
   await b.remove(recovered);
+});
+
+test('a node that was retired and has not booted is told what is superseded when it is not retired any more', async (t) => {
+  const a = cluster.orchestrator(1);
+  const volume = await untilReachable(() => volumeOn1('partitioned'));
+  const id = await untilReady(volume, 'of a node without a network');
+  const [node] = keepers(id);
+  assert.ok(node !== undefined);
+  const content = readFileSync(volume.targetPath);
+  await a.takeDown(volume);
+  await retire(1);
+  const recovered = await restores(node, id, content);
+  assert.equal((await supersede(t, volume, recovered)).code, 0);
+  cluster.list({ retired: [] });
+  await eventually('it refuses', async () => (await cluster.command(t, 1, 'volumes')).includes('superseded'));
+  await refused(a.stage(volume), 'FAILED_PRECONDITION', new RegExp(`superseded: ${recovered.id} has taken its place`));
+  await untilReachable(() => a.deleteSnapshot(id));
+  await a.delete(volume);
+  await cluster.orchestrator(node).remove(recovered);
+});
+
+test('a volume is cordoned unless it is in use, and can be used again when its cordon is undone', async (t) => {
+  const a = cluster.orchestrator(1);
+  const volume = await untilReachable(() => volumeOn1('cordoned'));
+  const early = await askRouter(t, 'cordon', volume.id);
+  assert.match(
+    `${early.code} ${early.stderr}`,
+    /^[1-9].*is staged at .*, so it cannot be cordoned: stop what uses it first/,
+  );
+  await a.takeDown(volume);
+  for (let count = 0; count < 2; count += 1) assert.equal((await askRouter(t, 'cordon', volume.id)).code, 0);
+  await refused(a.stage(volume), 'FAILED_PRECONDITION', /is cordoned, because another one is to take its place/);
+  assert.match(await cluster.command(t, 1, 'volumes'), new RegExp(`${volume.id}.* cordoned `));
+  await a.deleteSnapshot(await a.snapshot(volume));
+  assert.equal((await askRouter(t, 'cordon', '--undo', volume.id)).code, 0);
+  await a.bringUp(volume);
+  await a.remove(volume);
 });

@@ -93,7 +93,8 @@ class Target {
     const side = { replicas: this.#keeper, findRoom: async () => room() };
     const copies = { unsettled: async () => [] };
     const clearance = { isGiven: async () => true };
-    this.node = connection(id, () => ({ ...side, copies, clearance }) as never, visit);
+    const successions = { untold: async () => [] };
+    this.node = connection(id, () => ({ ...side, copies, clearance, successions }) as never, visit);
   }
 
   /** Whether it has all of the snapshot now. */
@@ -270,6 +271,7 @@ class World {
     return {
       copies: this.#copies,
       clearance: { isGiven: async () => true },
+      successions: { untold: async () => [] },
       findRoom: async () => ({ serves: true, pool: '', holds: false, roomBytes: 0n, newestSequence: 0n }),
       findCopy: (id: string) => findCopy({ catalogue, registry, lacksRows: () => false }, id),
       createCopiedSnapshot: async (request: { name: string }, nodeId: string | null) =>
@@ -315,7 +317,7 @@ class World {
     };
     return new Copies({
       nodes: all,
-      clear: async () => undefined,
+      successions: { clear: async () => undefined, tell: async () => undefined },
       sources: sources as never,
       patience: () => new Promise(() => undefined),
       logger: quiet as never,

@@ -32,7 +32,7 @@ test('a volume is superseded unless it is staged, with copies and without', asyn
   const { volumeId } = volume;
   const staging = { volumeId, stagingPath: '/staging', resolvedPath: '/staging', capability: BLOCK };
   catalogue.putStaging(staging);
-  const old = { oldVolumeId: volumeId, newVolumeId: other };
+  const old = { oldVolumeId: volumeId, newVolumeId: other, isTold: false };
   await refused(successions.supersede(old), 'FAILED_PRECONDITION', /is staged at \/staging/);
   assert.equal(catalogue.volumeUses(volumeId).copied, null);
   catalogue.removeStaging(volumeId, '/staging');
@@ -41,9 +41,9 @@ test('a volume is superseded unless it is staged, with copies and without', asyn
   release();
   for (const newVolumeId of [other, newVolumeId2]) {
     await successions.supersede({ ...old, newVolumeId });
-    assert.deepEqual(catalogue.volumeUses(volumeId).copied, { supersededBy: newVolumeId });
+    assert.deepEqual(catalogue.volumeUses(volumeId).copied, { supersededBy: newVolumeId, isCordoned: false });
   }
-  await successions.supersede({ oldVolumeId: other, newVolumeId: volumeId });
+  await successions.supersede({ oldVolumeId: other, newVolumeId: volumeId, isTold: false });
   assert.equal(catalogue.volumeUses(other).copied, null);
 });
 
@@ -51,10 +51,43 @@ const newVolumeId2 = newVolumeId(TEST_NODE_KEY);
 
 test('a succession is recorded for a volume that is there, and outlives it', async () => {
   const { volumeId } = volume;
-  await refused(successions.record({ oldVolumeId: other, newVolumeId: newVolumeId2 }), 'NOT_FOUND', /new_volume_id/);
-  const record = { oldVolumeId: other, newVolumeId: volumeId };
+  const record = { oldVolumeId: other, newVolumeId: volumeId, isTold: false };
+  await refused(successions.record({ ...record, newVolumeId: newVolumeId2 }), 'NOT_FOUND', /new_volume_id/);
   await successions.record(record);
   await successions.record(record);
   catalogue.removeVolume(volumeId);
   assert.deepEqual(await successions.list(), [record]);
+});
+
+test('a cordon is refused while the volume is staged, and is undone unless another volume has taken its place', async () => {
+  const { volumeId } = volume;
+  const cordons = (): boolean | undefined => catalogue.volumeUses(volumeId).copied?.isCordoned;
+  await refused(successions.cordon(other), 'NOT_FOUND', /volume_id: volume .* does not exist on this node/);
+  await successions.uncordon(other);
+  await successions.uncordon(volumeId);
+  assert.equal(catalogue.volumeUses(volumeId).copied, null);
+  catalogue.putStaging({ volumeId, stagingPath: '/staging', resolvedPath: '/staging', capability: BLOCK });
+  await refused(
+    successions.cordon(volumeId),
+    'FAILED_PRECONDITION',
+    /is staged at \/staging, so it cannot be cordoned/,
+  );
+  assert.equal(cordons(), undefined);
+  catalogue.removeStaging(volumeId, '/staging');
+  for (let count = 0; count < 2; count += 1) await successions.cordon(volumeId);
+  assert.equal(cordons(), true);
+  await successions.uncordon(volumeId);
+  assert.equal(cordons(), false);
+  await successions.cordon(volumeId);
+  await successions.supersede({ oldVolumeId: volumeId, newVolumeId: other, isTold: false });
+  await refused(successions.uncordon(volumeId), 'FAILED_PRECONDITION', new RegExp(`${other} has taken its place`));
+  assert.deepEqual(catalogue.volumeUses(volumeId).copied, { supersededBy: other, isCordoned: true });
+});
+
+test('successions that the old node was not told are listed until it is', async () => {
+  const record = { oldVolumeId: other, newVolumeId: volume.volumeId, isTold: false };
+  await successions.record(record);
+  assert.deepEqual(await successions.untold(), [record]);
+  await successions.record({ ...record, isTold: true });
+  assert.deepEqual([await successions.untold(), await successions.list()], [[], [{ ...record, isTold: true }]]);
 });

@@ -29,14 +29,15 @@ const HOUR_MS = 3_600_000;
 function copies(
   nodes: readonly AnsweringNode[],
   now = (): number => 0,
-  clear: CopiesDependencies['clear'] = async () => undefined,
+  successions: Partial<CopiesDependencies['successions']> = {},
 ): Copies {
   const logger = createLogger('info', { write: () => undefined });
   const all = () => nodes.map(({ node }) => node);
   const owning = (key: string) => all().find((node) => node.key === key) ?? assert.fail(key);
   const sources = new RemoteSources({ nodes: all, owning, logger, now, roundMs: HOUR_MS });
   const patience = () => new Promise<void>(() => undefined);
-  return new Copies({ nodes: all, clear, sources, patience, logger, now, roundMs: HOUR_MS });
+  const told = { clear: async () => undefined, tell: async () => undefined, ...successions };
+  return new Copies({ nodes: all, successions: told, sources, patience, logger, now, roundMs: HOUR_MS });
 }
 
 const context = (): CallContext =>
@@ -272,9 +273,25 @@ test('a node that has booted is cleared when it is reached, and again if that ha
     if (cleared.length === 1) throw CsiError.unavailable('not all nodes answer');
     awaits = false;
   };
-  const router = copies([own, answeringNode('b', {})], () => 0, clear);
+  const router = copies([own, answeringNode('b', {})], () => 0, { clear });
   await router.connected(nodeKey('b'));
   assert.deepEqual(own.asked, []);
   for (let count = 0; count < 3; count += 1) await router.connected(nodeKey('a'));
   assert.deepEqual(cleared, ['a', 'a']);
+});
+
+test('a round goes on with the successions that old nodes could not be told, whatever fails with one', async () => {
+  const untold = [{ old_volume_id: 'old', new_volume_id: 'new', told: false }];
+  const told: unknown[] = [];
+  const own = owner(pending, { ListCopies: () => ({ untold }) });
+  const tell = async ({ id }: { id: string }, some: readonly object[]): Promise<void> => {
+    told.push([id, some.map((each) => ({ ...each }))]);
+    throw CsiError.failedPrecondition('it is staged');
+  };
+  const router = copies([own], () => 0, { tell });
+  for (let count = 0; count < 2; count += 1) await router.connected(nodeKey('a'));
+  assert.deepEqual(told, [
+    ['a', untold],
+    ['a', untold],
+  ]);
 });

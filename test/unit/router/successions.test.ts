@@ -31,8 +31,9 @@ function successions(nodes: readonly AnsweringNode[], { retired = '', knowsRetir
 /** Nodes that note their calls in one list. */
 function noting(id: string, order: string[], answers: Answers = {}): AnsweringNode {
   const note = (rpc: NodeRpc) => (request: object) => {
-    order.push(`${id} ${rpc}`);
-    if (rpc !== 'ClearStaging') assert.deepEqual({ ...request }, succession);
+    const { told, ...rest } = request as Partial<typeof succession> & { told?: boolean };
+    if (rpc !== 'ClearStaging') assert.deepEqual(rest, succession);
+    order.push(`${id} ${rpc}${rpc === 'RecordSuccession' && told !== true ? ', not told' : ''}`);
     return {};
   };
   const told = (['SupersedeVolume', 'RecordSuccession', 'ClearStaging'] as const).map((rpc) => [rpc, note(rpc)]);
@@ -50,7 +51,37 @@ test('the old volume refuses to be staged before the record is made, and the rec
   assert.deepEqual(order, ['a SupersedeVolume', 'b RecordSuccession']);
   order.length = 0;
   await successions([b], { retired: 'a' }).supersede(succession, context);
-  assert.deepEqual(order, ['b RecordSuccession']);
+  assert.deepEqual(order, ['b RecordSuccession, not told']);
+});
+
+test('a node that is no longer retired is told, and then the record says so', async () => {
+  const order: string[] = [];
+  const untold = [{ ...succession, told: false }];
+  const [a, b] = [noting('a', order), noting('b', order)];
+  await successions([b], { retired: 'a' }).tell(b.node, untold);
+  await successions([a, b], { knowsRetired: false }).tell(b.node, untold);
+  const staged = noting('a', order, { SupersedeVolume: refusing(CsiError.failedPrecondition('it is staged')) });
+  await refused(successions([staged, b]).tell(b.node, untold), 'FAILED_PRECONDITION', /staged/);
+  assert.deepEqual(order, []);
+  await successions([a, b]).tell(b.node, untold);
+  assert.deepEqual(order, ['a SupersedeVolume', 'b RecordSuccession']);
+});
+
+test('a cordon is a question for the node of the volume', async () => {
+  const cordons: object[] = [];
+  const a = answeringNode('a', {
+    CordonVolume: (request) => {
+      cordons.push({ ...request });
+      return {};
+    },
+  });
+  for (const undo of [false, true]) await successions([a]).cordon({ volume_id: oldId, undo }, context);
+  assert.deepEqual(cordons, [
+    { volume_id: oldId, undo: false },
+    { volume_id: oldId, undo: true },
+  ]);
+  await refused(successions([a]).cordon({ volume_id: newId, undo: false }, context), 'UNAVAILABLE', /not listed/);
+  await refused(successions([a]).cordon({ volume_id: 'vol', undo: false }, context), 'INVALID_ARGUMENT', /volume_id/);
 });
 
 test('nothing is recorded while the old volume is staged, or its node does not answer', async () => {

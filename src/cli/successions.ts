@@ -1,0 +1,82 @@
+/** `blockdelta cordon` and `blockdelta supersede`: tell a router that a volume is to take the place of another one, or has. */
+import { Client, credentials } from '@grpc/grpc-js';
+import type { Command } from 'commander';
+import { type RouterRpc, type RouterRpcs, routerMethod } from '../base/csi/router-proto.js';
+import { socketPathOf } from './endpoint.js';
+import { runToStatus } from './failures.js';
+import { print } from './output.js';
+import { socketProblem } from './socket.js';
+
+const DEADLINE_MS = 60_000;
+
+const SUPERSEDE_HELP = `
+From then on the old volume is not staged, also when its node comes back from being retired. Its data stays there.
+
+Exit codes: see docs/command-line.md; after a failure the command may be repeated.`;
+
+const CORDON_HELP = `
+Fails while the volume is staged. Then it is not staged any more, so that a last snapshot of it has all of its data and another
+volume can take its place.
+
+Exit codes: see docs/command-line.md; after a failure the command may be repeated.`;
+
+export function addSupersedeCommand(program: Command): void {
+  const command = program.command('supersede');
+  command
+    .description('tell a router that a volume has taken the place of another one, which must not be used any more')
+    .argument('<old>', 'id of the volume that is not to be used any more')
+    .argument('<new>', 'id of the volume that has taken its place');
+  asksRouter(command, SUPERSEDE_HELP).action((old_volume_id: string, new_volume_id: string) =>
+    ask(
+      command,
+      'Supersede',
+      { old_volume_id, new_volume_id },
+      `volume ${new_volume_id} has taken the place of ${old_volume_id}, which is not staged any more`,
+    ),
+  );
+}
+
+export function addCordonCommand(program: Command): void {
+  const command = program.command('cordon');
+  command
+    .description('tell a router that a volume is not to be used any more, because another one is to take its place')
+    .argument('<volume>', 'id of the volume')
+    .option('--undo', 'the volume may be used again, unless another one has taken its place');
+  asksRouter(command, CORDON_HELP).action((volume_id: string, { undo = false }: { undo?: boolean }) =>
+    ask(
+      command,
+      'Cordon',
+      { volume_id, undo },
+      `volume ${volume_id} ${undo ? 'may be used' : 'is not staged any more'}`,
+    ),
+  );
+}
+
+const asksRouter = (command: Command, help: string): Command =>
+  command
+    .option('--endpoint <endpoint>', "the router's socket, unix:///path (default: CSI_ENDPOINT)")
+    .addHelpText('after', help);
+
+async function ask<R extends RouterRpc>(command: Command, rpc: R, request: RouterRpcs[R], done: string): Promise<void> {
+  const socketPath = socketPathOf(command, command.opts<{ endpoint?: string }>().endpoint);
+  process.exitCode = await runToStatus(async () => {
+    const problem = await socketProblem(socketPath);
+    if (problem !== null) throw new Error(problem.message);
+    await call(socketPath, rpc, request);
+    await print(`${done}\n`);
+  });
+}
+
+function call(socketPath: string, rpc: RouterRpc, request: object): Promise<unknown> {
+  const client = new Client(`unix://${socketPath}`, credentials.createInsecure(), {
+    'grpc.default_authority': 'localhost',
+  });
+  const { path, requestSerialize, responseDeserialize } = routerMethod(rpc);
+  const deadline = Date.now() + DEADLINE_MS;
+  const answer = new Promise((resolve, reject) => {
+    client.makeUnaryRequest(path, requestSerialize, responseDeserialize, request, { deadline }, (error, response) =>
+      error === null ? resolve(response) : reject(error),
+    );
+  });
+  return answer.finally(() => client.close());
+}
