@@ -212,20 +212,18 @@ async function cleanUp(
   }
 }
 
-const WAS_LATE = /not complete in time|Stream refused by server/;
-
 /**
  * Sends again what the plugin could not receive in time, as the answer asks: on a busy machine this process may
- * be the slow one. The connection of such a request is closed, which refuses others that are on their way.
+ * be the slow one. The connection of such a request is closed, which refuses others that are on their way. A plugin that is gone
+ * answers none of the attempts.
  */
 async function send(connection: RawConnection, rpc: RpcDescription, bytes: Buffer): Promise<Buffer> {
   for (let attempt = 1; ; attempt += 1) {
     try {
       return await connection.call(rpc, bytes);
     } catch (thrown) {
-      const { code, details } = thrown as Partial<ServiceError>;
-      const wasLate = code === StatusCode.UNAVAILABLE && WAS_LATE.test(details ?? '');
-      if (!wasLate || attempt === MAX_ATTEMPTS) throw thrown;
+      const { code } = thrown as Partial<ServiceError>;
+      if (code !== StatusCode.UNAVAILABLE || attempt === MAX_ATTEMPTS) throw thrown;
     }
   }
 }

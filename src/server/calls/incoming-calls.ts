@@ -206,8 +206,8 @@ export class IncomingCalls {
         // The client does not cause the wait for a turn.
         const heldMs = incoming.place === null ? 0 : now - incoming.place.since;
         if (heldMs <= limitMs) continue;
-        this.#refuse(incoming, 'the request was not complete in time; send it again');
-        incoming.connection.retire('a request was not complete in time');
+        const reason = 'a request was not complete in time';
+        this.#retire(incoming.connection, reason, 'the request was not complete in time; send it again');
       }
     });
   }
@@ -220,15 +220,20 @@ export class IncomingCalls {
     }
     const [worst] = [...counts].sort(([, a], [, b]) => b - a)[0] ?? [];
     if (worst === undefined) return;
-    for (const incoming of this.#unfinished) {
-      if (incoming.connection !== worst) continue;
-      this.#refuse(incoming, 'too many incomplete requests on this connection; try again later');
-    }
-    worst.retire('too many unfinished requests');
+    this.#retire(
+      worst,
+      'too many unfinished requests',
+      'too many incomplete requests on this connection; try again later',
+    );
   }
 
-  #refuse(incoming: Incoming, message: string): void {
-    incoming.refuse(CsiError.unavailable(message));
-    this.#end(incoming);
+  /** Refuses all requests of the connection that are not complete: they would end with it without a status. */
+  #retire(connection: CallConnection, reason: string, message: string): void {
+    for (const incoming of this.#unfinished) {
+      if (incoming.connection !== connection) continue;
+      incoming.refuse(CsiError.unavailable(message));
+      this.#end(incoming);
+    }
+    connection.retire(reason);
   }
 }
