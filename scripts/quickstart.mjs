@@ -25,8 +25,8 @@ const HELP = `scripts/quickstart [--backend reflink|thin | --nodes 2] [--small] 
   --backend thin   on a thin pool instead of cloned files; in a virtual machine (x86-64 Debian) where
                    the kernel has no device-mapper
   --nodes 2        instead: two nodes and a router, in network namespaces of this machine; makes volumes on
-                   node b from two snapshots of a volume on node a, says how many bytes travelled each
-                   time, and compares digests
+                   node b from snapshots of a volume on node a, says how many bytes travelled each time, and
+                   compares digests; then node a is lost, and its volume comes back on node b
   --small          a volume of 128 MiB, for slow machines
   --keep           leave everything running afterwards and print what to try next
   --program PATH   the plugin to run, such as node_modules/blockdelta/dist/main.js of an installed one;

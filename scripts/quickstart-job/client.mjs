@@ -93,7 +93,7 @@ class QuickstartClient {
   }
 
   /** Stages and publishes at <place>/<name>. */
-  async publish(session, { volume, capability, name, readonly = false }) {
+  async publish(session, { volume, capability, name, node, readonly = false }) {
     const ids = { volume_id: volume.volume_id };
     const staging = { ...ids, staging_target_path: join(session.place, `staging-${name}`) };
     const target = { ...ids, target_path: join(session.place, name) };
@@ -105,7 +105,7 @@ class QuickstartClient {
     await this.call('Node', 'NodeStageVolume', { ...staging, volume_capability: capability });
     session.undo.push(() => this.call('Node', 'NodeUnpublishVolume', target));
     const { staging_target_path: path } = staging;
-    session.published.push({ target: target.target_path, staged: capability.block ? join(path, 'device') : path });
+    session.published.push({ target: target.target_path, staged: capability.block ? join(path, 'device') : path, node });
     await this.call('Node', 'NodePublishVolume', {
       ...staging,
       ...target,
@@ -114,15 +114,19 @@ class QuickstartClient {
     });
   }
 
-  async createSnapshot(session, { volume, name }) {
-    const { snapshot } = await this.call('Controller', 'CreateSnapshot', {
-      source_volume_id: volume.volume_id,
-      name,
-    });
+  /** @param onPending as in snapshot() of volumes.mjs */
+  async createSnapshot(session, { volume, name, onPending }) {
+    const parameters = onPending === undefined ? {} : { copies: '1' };
+    const request = { source_volume_id: volume.volume_id, name, parameters };
+    const { snapshot } = await this.call('Controller', 'CreateSnapshot', request);
     session.snapshots.push(snapshot.snapshot_id);
     session.undo.push(() =>
       this.call('Controller', 'DeleteSnapshot', { snapshot_id: snapshot.snapshot_id }),
     );
+    for (let isReady = snapshot.ready_to_use; !isReady; ) {
+      await onPending();
+      isReady = (await this.call('Controller', 'CreateSnapshot', request)).snapshot.ready_to_use;
+    }
     return snapshot;
   }
 

@@ -4,11 +4,12 @@
  */
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { mkdir, readFile, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { startPlugin, startService } from './services.mjs';
-import { detail } from './steps.mjs';
+import { detail, throwIfInterrupted } from './steps.mjs';
 
 const run = promisify(execFile);
 
@@ -25,17 +26,62 @@ const SWITCH_ADDRESS = '10.99.0.254';
 export async function startNodes(session) {
   const certify = await makeAuthority(session);
   const network = new Network();
-  try {
-    await network.connect();
-    const plugins = [];
-    for (const name of NAMES) plugins.push(await startNode(session, network, certify, name));
-    const router = await startRouter(session, network, certify);
-    const nodes = plugins.map((plugin) => ({ ...plugin, csi: router.csi.withNode(plugin.csi) }));
-    return { router, ...Object.fromEntries(nodes.map((node) => [node.name, node])) };
-  } finally {
-    // Each service that runs keeps its namespace from now on.
-    network.release();
+  session.undo.push(async () => network.release());
+  await network.connect();
+  const plugins = [];
+  for (const name of NAMES) plugins.push(await startNode(session, network, certify, name));
+  const router = await startRouter(session, network, certify);
+  const nodes = plugins.map((plugin) => ({ ...plugin, csi: router.csi.withNode(plugin.csi) }));
+  return { router, ...Object.fromEntries(nodes.map((node) => [node.name, node])) };
+}
+
+/** Takes the node away as a power cut does: its process, what it has mounted and attached, and its pool. Its disk stays. */
+export async function loseNode(session, { name, child }) {
+  const { place, published } = session;
+  child.kill('SIGKILL');
+  await once(child, 'exit');
+  const own = published.filter(({ node }) => node === name);
+  session.published = published.filter(({ node }) => node !== name);
+  for (const path of [...own.map(({ target }) => target), ...own.map(({ staged }) => staged)]) await run('umount', [path]);
+  const below = `${join(place, name)}/`;
+  const { stdout } = await run('losetup', ['--noheadings', '--output', 'NAME,BACK-FILE', '--list']);
+  const loops = stdout.split('\n').map((line) => line.split(/ +/)).filter(([, file = '']) => file.startsWith(below));
+  for (const [loop] of loops) {
+    // The kernel keeps this for whoever attaches the number next.
+    await run('blockdev', ['--setrw', loop]);
+    // The one that holds the pool goes when that is unmounted.
+    await run('losetup', ['--detach', loop]);
   }
+  const mounts = (await readFile('/proc/self/mountinfo', 'utf8')).split('\n').map((line) => line.split(' ')[4] ?? '');
+  for (const path of mounts.filter((each) => each.startsWith(below)).reverse()) await run('umount', [path]);
+}
+
+/** Starts the plugin of a lost node again. It ends with the job, after all that is undone by its calls. */
+export async function returnNode(session, node) {
+  const { child, logPath } = await node.start();
+  const { services, undo } = session;
+  services.pop();
+  services[services.findIndex((service) => service.child === node.child)] = { child, logPath };
+  undo.unshift(undo.pop());
+}
+
+/** Replaces the router's list of nodes, and resolves when it has read the list. */
+export async function retireNodes({ directory, logPath }, retired) {
+  const count = async () => (await readFile(logPath, 'utf8')).split('the list of nodes has changed').length;
+  const before = await count();
+  await writeList(directory, retired);
+  while ((await count()) === before) {
+    throwIfInterrupted();
+    await delay(100);
+  }
+}
+
+async function writeList(directory, retired) {
+  const list = join(directory, 'nodes.json');
+  const nodes = NAMES.map((id) => ({ id, address: `${addressOf(id)}:${PORT}`, retired: retired.includes(id) }));
+  await writeFile(`${list}.new`, JSON.stringify({ nodes }));
+  await rename(`${list}.new`, list);
+  return list;
 }
 
 async function startNode(session, network, certify, name) {
@@ -47,22 +93,21 @@ async function startNode(session, network, certify, name) {
     BLOCKDELTA_TRANSFER_PORTS: TRANSFER_PORTS,
     ...(await certify(directory, `DNS:blockdelta-node,URI:blockdelta://blockdelta.csi/node/${name}`)),
   };
-  const plugin = await startPlugin(session, { directory, env, by: network.on(name) });
+  const start = () => startPlugin(session, { directory, env, by: network.on(name) });
+  const plugin = await start();
   detail(`node ${name}: ${plugin.version} at ${addressOf(name)}, and on ${plugin.endpoint}`);
-  return { ...plugin, name };
+  return { ...plugin, name, start };
 }
 
 async function startRouter(session, network, certify) {
   const directory = join(session.place, 'router');
   await mkdir(directory);
-  const list = join(directory, 'nodes.json');
-  const nodes = NAMES.map((id) => ({ id, address: `${addressOf(id)}:${PORT}` }));
-  await writeFile(list, JSON.stringify({ nodes }));
+  const list = await writeList(directory, []);
   const env = { BLOCKDELTA_ROUTE_NODES: `file:${list}`, ...(await certify(directory, 'DNS:blockdelta-router')) };
   const command = { command: 'route', name: 'router', directory, env, by: network.on('router') };
   const router = await startService(session, command);
   detail(`router: on ${router.endpoint}`);
-  return router;
+  return { ...router, directory };
 }
 
 /** How many bytes have reached the node through its cable. */

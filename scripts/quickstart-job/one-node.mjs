@@ -105,9 +105,9 @@ async function command(session, ...args) {
   return runCommand(session, args, detail);
 }
 
-function publish(session, csi, label, source) {
+async function publish(session, csi, label, source) {
   say(`publishing snapshot ${label.toUpperCase()} as a raw block volume`);
-  return publishRaw(session, csi, { name: `raw-${label}`, source });
+  return (await publishRaw(session, csi, { name: `raw-${label}`, source })).path;
 }
 
 /** For --keep. */

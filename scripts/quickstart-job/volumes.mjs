@@ -13,7 +13,7 @@ export async function makeVolume(session, csi, node) {
   say(`creating a file system volume of ${mib(session.volumeBytes)}${where}, staging and publishing it`);
   const capability = { mount: { fs_type: 'ext4' }, access_mode: { mode: 'SINGLE_NODE_WRITER' } };
   const volume = await csi.createVolume(session, { name: 'data', capability, bytes: session.volumeBytes, node });
-  await csi.publish(session, { volume, capability, name: 'data' });
+  await csi.publish(session, { volume, capability, name: 'data', node });
   detail(`volume ${volume.volume_id} at ${join(session.place, 'data')}`);
   return volume;
 }
@@ -30,23 +30,24 @@ export async function change(tree, name) {
   detail(Object.entries(changes).map(([kind, count]) => `${count} ${kind}`).join(', '));
 }
 
-export async function snapshot(session, csi, volume, label) {
-  say(`snapshot ${label}`);
+/** @param onPending with it, another node keeps a copy; it is awaited before the call is repeated because there is none yet */
+export async function snapshot(session, csi, volume, label, onPending) {
+  say(`snapshot ${label}${onPending === undefined ? '' : ', with a copy on another node'}`);
   const started = performance.now();
-  const made = await csi.createSnapshot(session, { volume, name: `snapshot-${label}` });
+  const made = await csi.createSnapshot(session, { volume, name: `snapshot-${label}`, onPending });
   session.labels = { ...session.labels, [made.snapshot_id]: label };
   detail(`${made.snapshot_id} in ${(performance.now() - started).toFixed(0)} ms`);
   return made;
 }
 
 /**
- * The path of a raw block volume made from a snapshot, published read-only.
+ * A raw block volume made from a snapshot, and the path at which it is published read-only.
  *
  * @param placement as in createVolume
  */
 export async function publishRaw(session, csi, { name, source, ...placement }) {
   const capability = { block: {}, access_mode: { mode: 'SINGLE_NODE_WRITER' } };
   const volume = await csi.createVolume(session, { name, capability, bytes: session.volumeBytes, source, ...placement });
-  await csi.publish(session, { volume, capability, name, readonly: true });
-  return join(session.place, name);
+  await csi.publish(session, { volume, capability, name, readonly: true, node: placement.node });
+  return { volume, path: join(session.place, name) };
 }

@@ -125,10 +125,12 @@ export class Copies {
         (thrown) => logger.info({ node: owner.id, why: messageOf(thrown) }, 'a node that has booted waits'),
       );
     }
-    await bestEffort(
-      () => successions.tell(owner, untold),
-      (thrown) => logger.warn({ why: messageOf(thrown) }, 'a volume that is superseded may be staged'),
-    );
+    for (const succession of untold) {
+      await bestEffort(
+        () => successions.tell(owner, succession),
+        (thrown) => logger.warn({ why: messageOf(thrown) }, 'a volume that is superseded may be staged'),
+      );
+    }
     for (const copy of copies) {
       const work = () => (copy.state === 'ENDING' ? this.#end(owner, copy) : this.#make(owner, copy));
       void this.#work.run(copy.promise_id, () =>

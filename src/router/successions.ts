@@ -44,20 +44,17 @@ export class Successions {
   }
 
   /**
-   * Tells the nodes of old volumes, once they are not retired any more: they may have come back without a boot. Nothing for those
-   * that are retired.
+   * Tells the node of an old volume, once it is not retired any more: it may have come back without a boot. Nothing while it is
+   * retired.
    *
-   * @param untold what the node of the new volumes has recorded
+   * @param owner the node of the new volume, which has recorded the succession
    */
-  async tell(owner: NodeConnection, untold: readonly SuccessionMessage[]): Promise<void> {
-    if (!this.deps.knowsRetired()) return;
-    for (const succession of untold) {
-      const { old_volume_id: oldId } = succession;
-      const oldKey = keyOf(oldId, 'old_volume_id');
-      if (this.deps.isRetired(oldKey)) continue;
-      await this.deps.sources.ask(this.deps.owning(oldKey, oldId), 'SupersedeVolume', succession);
-      await this.deps.sources.ask(owner, 'RecordSuccession', { ...succession, told: true });
-    }
+  async tell(owner: NodeConnection, succession: SuccessionMessage): Promise<void> {
+    const { old_volume_id: oldId } = succession;
+    const oldKey = keyOf(oldId, 'old_volume_id');
+    if (!this.deps.knowsRetired() || this.deps.isRetired(oldKey)) return;
+    await this.deps.sources.ask(this.deps.owning(oldKey, oldId), 'SupersedeVolume', succession);
+    await this.deps.sources.ask(owner, 'RecordSuccession', { ...succession, told: true });
   }
 
   /**

@@ -36,15 +36,20 @@ function commandLine(pid: string): string {
   }
 }
 
-test('volumes on one node are the same as their snapshots on another, and the second costs what changed', {
+test('volumes on one node are the same as their snapshots on another, the second costs what changed, and one comes back when its node is lost', {
   skip: skipUnlessRoot,
 }, (t) => {
   const command = join(checkout, 'scripts/quickstart');
   const { status, stdout, stderr } = spawnSync(command, ['--nodes', '2', '--small'], { env, encoding: 'utf8' });
   assert.equal(status, 0, stdout + stderr);
   const travelled = [...stdout.matchAll(/^ +(\d+) bytes .* have travelled to node b, in .* s$/gm)];
-  for (const [line] of travelled) t.diagnostic(line.trim());
-  assert.equal(travelled.length, 2, stdout);
+  const copied = [...stdout.matchAll(/^ +(\d+) bytes .* have travelled to node b until the snapshot was ready$/gm)];
+  for (const [line] of [...travelled, ...copied]) t.diagnostic(line.trim());
+  assert.deepEqual([travelled.length, copied.length], [2, 2], stdout);
+  assert.match(
+    stdout,
+    /NodeStageVolume of the old volume on node a: volume \S+ is superseded: \S+ has taken its place/,
+  );
   const pulled = [...stdout.matchAll(/^ +node b has pulled (\S+) MiB of a snapshot of 128\.0 MiB: (.*)$/gm)];
   assert.deepEqual(
     pulled.map(([, , what]) => what),
@@ -53,7 +58,7 @@ test('volumes on one node are the same as their snapshots on another, and the se
   for (const [index, [, mib]] of pulled.entries()) {
     assert.ok(Number(travelled[index]?.[1]) > Number(mib) * 1_000_000, 'what travelled has all that was pulled in it');
   }
-  assert.match(stdout, /\nVERDICT: both volumes on node b are identical to their snapshots on node a, .*\n$/);
+  assert.match(stdout, /\nVERDICT: all volumes on node b are identical to their snapshots on node a, .*\n$/);
   assert.deepEqual(leftBehind(), []);
 });
 

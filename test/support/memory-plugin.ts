@@ -156,7 +156,7 @@ export class MemoryPlugin {
     const served = nodeRpcs(() => ({
       copies,
       clearance,
-      successions: new Successions(shared),
+      successions: new Successions({ ...shared, placeInUse: async () => null }),
       findCopy: (snapshotId) => findCopy({ ...shared, lacksRows: () => false }, snapshotId),
       findRoom: (volumeId, pool) => findRoom({ ...shared, pulls, settings: config.transfers }, volumeId, pool),
       createCopiedSnapshot: async (request, nodeId, context) => {

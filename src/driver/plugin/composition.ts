@@ -31,6 +31,7 @@ import { Pulls } from '../replicas/pulls.js';
 import { ReplicaKeeper } from '../replicas/replica-keeper.js';
 import { findRoom } from '../replicas/room.js';
 import { Successions } from '../replicas/successions.js';
+import { placeInUse } from '../usage/volume-view.js';
 import { ChangeListMaker } from '../volumes/change-list-maker.js';
 import { claimNodeIdentity } from '../volumes/node-identity.js';
 import { OperationLocks } from '../volumes/operation-locks.js';
@@ -196,7 +197,10 @@ async function compose(
       replicas: keeper,
       copies,
       clearance,
-      successions: new Successions(shared),
+      successions: new Successions({
+        ...shared,
+        placeInUse: (volume, stagings) => placeInUse({ backendOf }, volume, stagings),
+      }),
       findCopy: (snapshotId) => findCopy({ ...shared, lacksRows: () => lost.found }, snapshotId),
       findRoom: (volumeId, pool) => findRoom({ ...shared, pulls, settings: config.transfers }, volumeId, pool),
       createCopiedSnapshot: async (request, nodeId, context) => {

@@ -4,7 +4,7 @@
  */
 import { CsiError } from '../../base/errors.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
-import type { SuccessionRecord } from '../catalogue/records.js';
+import type { StagingRecord, SuccessionRecord, VolumeRecord } from '../catalogue/records.js';
 import { type OperationLocks, volumeKey } from '../volumes/operation-locks.js';
 
 export interface SuccessionsOptions {
@@ -19,27 +19,29 @@ export interface SuccessionsOptions {
     | 'untoldSuccessions'
   >;
   locks: OperationLocks;
+  /** Where a volume is in use; null if it is not. */
+  placeInUse(volume: VolumeRecord, stagings: readonly StagingRecord[]): Promise<string | null>;
 }
 
 export class Successions {
   constructor(private readonly options: SuccessionsOptions) {}
 
-  /** From now on the old volume is not staged. FAILED_PRECONDITION while it is staged. Nothing if this node does not have it. */
+  /** From now on the old volume is not staged. FAILED_PRECONDITION while it is in use. Nothing if this node does not have it. */
   supersede({ oldVolumeId, newVolumeId }: SuccessionRecord, signal?: AbortSignal): Promise<void> {
     return this.#locked(oldVolumeId, signal, async () => {
-      await this.#assertUnstaged(oldVolumeId, `${newVolumeId} cannot take its place`);
+      await this.#assertUnused(oldVolumeId, `${newVolumeId} cannot take its place`);
       await this.options.catalogue.supersedeVolume(oldVolumeId, newVolumeId);
     });
   }
 
   /**
-   * From now on the volume is not staged, until its cordon is undone. FAILED_PRECONDITION while it is staged, NOT_FOUND unless this
+   * From now on the volume is not staged, until its cordon is undone. FAILED_PRECONDITION while it is in use, NOT_FOUND unless this
    * node has it.
    */
   cordon(volumeId: string, signal?: AbortSignal): Promise<void> {
     return this.#locked(volumeId, signal, async () => {
       await this.#assertExists(volumeId, 'volume_id');
-      await this.#assertUnstaged(volumeId, 'it cannot be cordoned');
+      await this.#assertUnused(volumeId, 'it cannot be cordoned');
       await this.options.catalogue.setCordon(volumeId, true);
     });
   }
@@ -58,9 +60,13 @@ export class Successions {
     });
   }
 
-  /** Records that a volume of this node has replaced another one. NOT_FOUND unless this node has it. */
+  /** Records that a volume of this node has replaced another one. NOT_FOUND unless this node has it, or has recorded that before. */
   async record(succession: SuccessionRecord): Promise<void> {
-    await this.#assertExists(succession.newVolumeId, 'new_volume_id');
+    const { oldVolumeId, newVolumeId } = succession;
+    const isKnown = (await this.list()).some(
+      (each) => each.oldVolumeId === oldVolumeId && each.newVolumeId === newVolumeId,
+    );
+    if (!isKnown) await this.#assertExists(newVolumeId, 'new_volume_id');
     await this.options.catalogue.putSuccession(succession);
   }
 
@@ -87,11 +93,10 @@ export class Successions {
     if (volume?.state !== 'ready') throw CsiError.notFound(`${field}: volume ${volumeId} does not exist on this node`);
   }
 
-  async #assertUnstaged(volumeId: string, so: string): Promise<void> {
-    const [staging] = (await this.options.catalogue.volumeUses(volumeId)).stagings;
-    if (staging === undefined) return;
-    throw CsiError.failedPrecondition(
-      `volume ${volumeId} is staged at ${staging.stagingPath}, so ${so}: stop what uses it first`,
-    );
+  async #assertUnused(volumeId: string, so: string): Promise<void> {
+    const { volume, stagings } = await this.options.catalogue.volumeUses(volumeId);
+    const place = volume === null ? null : await this.options.placeInUse(volume, stagings);
+    if (place === null) return;
+    throw CsiError.failedPrecondition(`volume ${volumeId} is in use at ${place}, so ${so}: stop what uses it first`);
   }
 }

@@ -22,7 +22,7 @@ import {
   readMountInfo,
 } from '../../base/system/mountinfo.js';
 import type { Attachment, Backend } from '../backends/backend.js';
-import type { VolumeRecord } from '../catalogue/records.js';
+import type { StagingRecord, VolumeRecord } from '../catalogue/records.js';
 import { splitFlags } from '../host/filesystem.js';
 import { kernelPath } from '../host/target.js';
 import type { Look, LookRequest } from '../native/look-calls.js';
@@ -234,6 +234,21 @@ export function usesOf(view: VolumeView): { mounts: MountEntry[]; nodes: MountEn
 }
 
 /** Whether the capability itself excludes writing. */
+/**
+ * Where the kernel shows the volume in use, or where it is recorded as staged while its pool cannot be read. Null if it is not in
+ * use: a record alone says what was so before a power cut.
+ */
+export async function placeInUse(
+  deps: ViewSources,
+  volume: VolumeRecord,
+  stagings: readonly StagingRecord[],
+): Promise<string | null> {
+  const view = await viewForRelease(deps, volume);
+  if (view.poolFailure !== null) return stagings[0]?.stagingPath ?? null;
+  const { mounts, nodes } = usesOf(view);
+  return [...mounts, ...nodes][0]?.mountPoint ?? null;
+}
+
 export function isReaderOnly(capability: VolumeCapability): boolean {
   if (capability.accessMode === 'SINGLE_NODE_READER_ONLY') return true;
   return capability.accessType === 'mount' && splitFlags(capability.mountFlags).includes('ro');

@@ -15,6 +15,8 @@ let catalogue: DirectCatalogue;
 let volume: VolumeRecord;
 let locks: OperationLocks;
 let successions: Successions;
+/** Where the volume is in use. */
+let place: string | null;
 const other = newVolumeId(TEST_NODE_KEY);
 
 beforeEach(() => {
@@ -23,19 +25,21 @@ beforeEach(() => {
   volume = volumeRecord();
   catalogue.insertVolume(volume);
   locks = new OperationLocks({ waitMs: 1 });
-  successions = new Successions({ catalogue: catalogue as never, locks });
+  place = null;
+  successions = new Successions({ catalogue: catalogue as never, locks, placeInUse: async () => place });
 });
 
 afterEach(() => catalogue.close());
 
-test('a volume is superseded unless it is staged, with copies and without', async () => {
+test('a volume is superseded unless it is in use, with copies and without', async () => {
   const { volumeId } = volume;
-  const staging = { volumeId, stagingPath: '/staging', resolvedPath: '/staging', capability: BLOCK };
-  catalogue.putStaging(staging);
+  // What a power cut leaves does not count.
+  catalogue.putStaging({ volumeId, stagingPath: '/staging', resolvedPath: '/staging', capability: BLOCK });
+  place = '/staging';
   const old = { oldVolumeId: volumeId, newVolumeId: other, isTold: false };
-  await refused(successions.supersede(old), 'FAILED_PRECONDITION', /is staged at \/staging/);
+  await refused(successions.supersede(old), 'FAILED_PRECONDITION', /is in use at \/staging/);
   assert.equal(catalogue.volumeUses(volumeId).copied, null);
-  catalogue.removeStaging(volumeId, '/staging');
+  place = null;
   const release = locks.acquire([volumeKey(volumeId)]);
   await refused(successions.supersede(old), 'ABORTED');
   release();
@@ -59,21 +63,18 @@ test('a succession is recorded for a volume that is there, and outlives it', asy
   assert.deepEqual(await successions.list(), [record]);
 });
 
-test('a cordon is refused while the volume is staged, and is undone unless another volume has taken its place', async () => {
+test('a cordon is refused while the volume is in use, and is undone unless another volume has taken its place', async () => {
   const { volumeId } = volume;
   const cordons = (): boolean | undefined => catalogue.volumeUses(volumeId).copied?.isCordoned;
   await refused(successions.cordon(other), 'NOT_FOUND', /volume_id: volume .* does not exist on this node/);
   await successions.uncordon(other);
   await successions.uncordon(volumeId);
   assert.equal(catalogue.volumeUses(volumeId).copied, null);
-  catalogue.putStaging({ volumeId, stagingPath: '/staging', resolvedPath: '/staging', capability: BLOCK });
-  await refused(
-    successions.cordon(volumeId),
-    'FAILED_PRECONDITION',
-    /is staged at \/staging, so it cannot be cordoned/,
-  );
+  place = '/staging';
+  const inUse = /is in use at \/staging, so it cannot be cordoned/;
+  await refused(successions.cordon(volumeId), 'FAILED_PRECONDITION', inUse);
   assert.equal(cordons(), undefined);
-  catalogue.removeStaging(volumeId, '/staging');
+  place = null;
   for (let count = 0; count < 2; count += 1) await successions.cordon(volumeId);
   assert.equal(cordons(), true);
   await successions.uncordon(volumeId);
@@ -88,6 +89,7 @@ test('successions that the old node was not told are listed until it is', async 
   const record = { oldVolumeId: other, newVolumeId: volume.volumeId, isTold: false };
   await successions.record(record);
   assert.deepEqual(await successions.untold(), [record]);
+  catalogue.removeVolume(volume.volumeId);
   await successions.record({ ...record, isTold: true });
   assert.deepEqual([await successions.untold(), await successions.list()], [[], [{ ...record, isTold: true }]]);
 });

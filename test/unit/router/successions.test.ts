@@ -56,7 +56,7 @@ test('the old volume refuses to be staged before the record is made, and the rec
 
 test('a node that is no longer retired is told, and then the record says so', async () => {
   const order: string[] = [];
-  const untold = [{ ...succession, told: false }];
+  const untold = { ...succession, told: false };
   const [a, b] = [noting('a', order), noting('b', order)];
   await successions([b], { retired: 'a' }).tell(b.node, untold);
   await successions([a, b], { knowsRetired: false }).tell(b.node, untold);
