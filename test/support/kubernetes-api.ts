@@ -160,7 +160,8 @@ export class KubernetesApi {
   #post({ resource, namespace }: Target, body: KubernetesObject, response: ServerResponse): void {
     const { name } = body.metadata;
     if (this.find(resource, namespace, name) !== undefined) {
-      return fail(response, 409, `${resource} "${name}" already exists`, 'AlreadyExists');
+      fail(response, 409, `${resource} "${name}" already exists`, 'AlreadyExists');
+      return;
     }
     const { kind } = KINDS[resource] as Kind;
     if (kind === 'PersistentVolumeClaim') body.metadata.finalizers = ['kubernetes.io/pvc-protection'];

@@ -218,6 +218,38 @@ test('a deletion succeeds while the node of the copy is away, and the copy goes 
   await a.remove(volume);
 });
 
+test('a router that is killed after any of its calls is not missed: another one makes the copy, and removes it', async () => {
+  const a = cluster.orchestrator(1);
+  const volume = await volumeOn1('router killed');
+  const asked = (rpc: string): number =>
+    [1, 2, 3].reduce((sum, node) => sum + cluster.plugin(node).log.split(`Node.${rpc}"`).length - 1, 0);
+  const killAfter = async (rpc: string, call: () => Promise<unknown>): Promise<void> => {
+    const before = asked(rpc);
+    const answered = call().catch(() => undefined);
+    await eventually(`${rpc} is called`, () => asked(rpc) > before);
+    await cluster.router.kill();
+    await answered;
+    await cluster.startRouter();
+  };
+  const snapshots: string[] = [];
+  for (const rpc of ['FindRoom', 'CreateCopiedSnapshot', 'OpenTransfer', 'PullSnapshot', 'KeepReplica', 'ReportCopy']) {
+    write(volume.targetPath, MIB, rpc);
+    await killAfter(rpc, () => take(volume, rpc));
+    const id = await untilReady(volume, rpc);
+    assert.equal(keepers(id).length, 1, rpc);
+    snapshots.push(id);
+  }
+  for (const rpc of ['FindCopy', 'EndReplica', 'ReportCopy']) {
+    const id = snapshots.pop() ?? '';
+    await killAfter(rpc, () => a.deleteSnapshot(id));
+    await untilReachable(() => a.deleteSnapshot(id));
+    await eventually(`the copy goes after ${rpc}`, () => [2, 3].every((node) => copyOn(node, id).length === 0));
+  }
+  for (const id of snapshots) await untilReachable(() => a.deleteSnapshot(id));
+  await eventually('no copy is left', () => snapshots.every((id) => keepers(id).length === 0));
+  await a.remove(volume);
+});
+
 test('copies stay when their owner is reinstalled under its name, and go when their handles are deleted', async () => {
   const volume = await volumeOn1('reinstalled');
   const snapshots = [await untilReady(volume, 'one'), await untilReady(volume, 'two')] as const;

@@ -355,7 +355,7 @@ test('what cannot be moved is refused before anything changes, a dry run changes
   const stopped = await moveClaim(['still', '--to', 'node-2']);
   assert.match(
     `${stopped.code} ${stopped.output}`,
-    /^1 [^]*volumesnapshot still-move-1 is in the way, which this move has not made/,
+    /^1 [\s\S]*volumesnapshot still-move-1 is in the way, which this move has not made/,
   );
   assert.equal((await moveClaim(['still', '--abort'])).code, 0);
   assert.notEqual(api.find('volumesnapshots', 'default', 'still-move-1'), undefined);
