@@ -221,5 +221,20 @@ export function makePoolFileSystem(workspace: Workspace, kind: PoolKind, sizeMiB
   const extra = MOUNT_OPTIONS[kind];
   const mountOptions = extra === undefined ? 'loop' : `loop,${extra}`;
   execFileSync('mount', ['-o', mountOptions, image, mountPoint]);
+  ensureWritable(mountPoint);
   return mountPoint;
+}
+
+/**
+ * The kernel keeps BLKROSET with the number of a loop device that went by itself, at its last close, and mount(8) mounts what has
+ * that number next for reading.
+ */
+function ensureWritable(mountPoint: string): void {
+  const shown = execFileSync('findmnt', ['--noheadings', '--output', 'SOURCE,OPTIONS', mountPoint], {
+    encoding: 'utf8',
+  });
+  const [device = '', options = ''] = shown.trim().split(/ +/);
+  if (!options.startsWith('ro,')) return;
+  execFileSync('blockdev', ['--setrw', device]);
+  execFileSync('mount', ['-o', 'remount,rw', mountPoint]);
 }
