@@ -116,7 +116,7 @@ async function assertNotReplaced(
   if (isCordoned) {
     throw CsiError.failedPrecondition(
       `volume ${volumeId} is cordoned, because another one is to take its place. Go on with the move, or end it: then ` +
-        '`blockdelta cordon --undo` allows to use it again',
+        '`blockdelta cordon --undo` lets it be used again',
     );
   }
   return clearance.assertGiven(volumeId);

@@ -1,6 +1,6 @@
 /**
- * Volumes of this node that others have taken the place of or are to take it, and volumes of other nodes that those of this one
- * have replaced.
+ * Volumes of this node whose places others have taken, or are to take, and volumes of other nodes that those of this one have
+ * replaced.
  */
 import { CsiError } from '../../base/errors.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';

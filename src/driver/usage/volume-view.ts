@@ -233,7 +233,6 @@ export function usesOf(view: VolumeView): { mounts: MountEntry[]; nodes: MountEn
   };
 }
 
-/** Whether the capability itself excludes writing. */
 /**
  * Where the kernel shows the volume in use, or where it is recorded as staged while its pool cannot be read. Null if it is not in
  * use: a record alone says what was so before a power cut.
@@ -249,6 +248,7 @@ export async function placeInUse(
   return [...mounts, ...nodes][0]?.mountPoint ?? null;
 }
 
+/** Whether the capability itself excludes writing. */
 export function isReaderOnly(capability: VolumeCapability): boolean {
   if (capability.accessMode === 'SINGLE_NODE_READER_ONLY') return true;
   return capability.accessType === 'mount' && splitFlags(capability.mountFlags).includes('ro');
