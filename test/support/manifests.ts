@@ -26,8 +26,9 @@ export interface Manifest {
 }
 
 /** Where scripts/setup puts the programs; on other processors they may be installed. */
-const PATH = `${packagePath('.native-build/helm')}:${process.env['PATH']}`;
-const isInstalled = (program: string) => PATH.split(':').some((directory) => existsSync(`${directory}/${program}`));
+export const PROGRAM_PATH = `${packagePath('.native-build/helm')}:${process.env['PATH']}`;
+const isInstalled = (program: string) =>
+  PROGRAM_PATH.split(':').some((directory) => existsSync(`${directory}/${program}`));
 
 /** For node:test's `skip`: why manifests cannot be rendered here, or false. */
 export const skipWithoutHelm: string | false = ['helm', 'kubectl'].every(isInstalled)
@@ -40,7 +41,7 @@ export function runOnManifests(
   args: readonly string[],
   input?: string,
 ): { status: number | null; stdout: string; stderr: string } {
-  const options = { cwd: packagePath('.'), env: { ...process.env, PATH } };
+  const options = { cwd: packagePath('.'), env: { ...process.env, PATH: PROGRAM_PATH } };
   return spawnSync(program, args, { ...options, encoding: 'utf8', ...(input && { input }) });
 }
 

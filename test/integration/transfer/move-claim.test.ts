@@ -13,7 +13,7 @@ import { runCommand } from '../../support/command.js';
 import { eventually } from '../../support/eventually.js';
 import { type Change, KubernetesApi, type KubernetesObject } from '../../support/kubernetes-api.js';
 import { KubernetesControllers } from '../../support/kubernetes-controllers.js';
-import { skipWithoutHelm } from '../../support/manifests.js';
+import { PROGRAM_PATH, skipWithoutHelm } from '../../support/manifests.js';
 import { isNightly } from '../../support/nightly.js';
 import { NodeCluster } from '../../support/node-cluster.js';
 import { MIB } from '../../support/orchestrator.js';
@@ -96,7 +96,7 @@ async function moveClaim(args: readonly string[], killAfter: (change: Change) =>
     detached: true,
     stdio: ['ignore', 'pipe', 'pipe'],
     env: {
-      PATH: `${packagePath('.native-build/helm')}:${process.env['PATH']}`,
+      PATH: PROGRAM_PATH,
       HOME: cluster.place.directory,
       KUBECONFIG: cluster.place.path('kubeconfig'),
       POLL_SECONDS: '0.1',
