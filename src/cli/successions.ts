@@ -10,15 +10,13 @@ import { socketProblem } from './socket.js';
 const DEADLINE_MS = 60_000;
 
 const SUPERSEDE_HELP = `
-From then on the old volume is not staged, also when its node comes back from being retired. Its data stays there.
-
-Exit codes: see docs/command-line.md; after a failure the command may be repeated.`;
+From then on the old volume is not staged, also when its node comes back from being retired. Its data stays there.`;
 
 const CORDON_HELP = `
-Fails while the volume is staged. Then it is not staged any more, so that a last snapshot of it has all of its data and another
-volume can take its place.
+Fails while the volume is in use. Then it is not staged any more, so that a last snapshot of it has all of its data and another
+volume can take its place.`;
 
-Exit codes: see docs/command-line.md; after a failure the command may be repeated.`;
+const EXIT_CODES = 'Exit codes: see docs/command-line.md; after a failure the command may be repeated.';
 
 export function addSupersedeCommand(program: Command): void {
   const command = program.command('supersede');
@@ -55,7 +53,7 @@ export function addCordonCommand(program: Command): void {
 const asksRouter = (command: Command, help: string): Command =>
   command
     .option('--endpoint <endpoint>', "the router's socket, unix:///path (default: CSI_ENDPOINT)")
-    .addHelpText('after', help);
+    .addHelpText('after', `${help}\n\n${EXIT_CODES}`);
 
 async function ask<R extends RouterRpc>(command: Command, rpc: R, request: RouterRpcs[R], done: string): Promise<void> {
   const socketPath = socketPathOf(command, command.opts<{ endpoint?: string }>().endpoint);

@@ -164,11 +164,9 @@ function volumes(node: NodeView, exclusive: Exclusive): Listing {
     const mounts = attached === null ? [] : [...attached.mounts, ...bindsOf(node, attached.path)];
     const mountedAt = [...new Set(mounts.map(({ mountPoint }) => mountPoint))];
     const taken = node.catalogue.snapshots.filter((each) => each.volumeId === volumeId).length;
-    const { supersededBy, isCordoned } = node.catalogue.copied.get(volumeId) ?? {
-      supersededBy: null,
-      isCordoned: false,
-    };
-    const replaced = supersededBy !== null ? 'superseded' : isCordoned ? 'cordoned' : null;
+    const copied = node.catalogue.copied.get(volumeId);
+    const supersededBy = copied?.supersededBy ?? null;
+    const replaced = supersededBy !== null ? 'superseded' : copied?.isCordoned === true ? 'cordoned' : null;
     const state = replaced ?? stateOf(node, volume, held !== null);
     const json = {
       id: volumeId,

@@ -37,8 +37,5 @@ export function successionCalls(database: SqliteConnection) {
     listSuccessions: reads((): SuccessionRecord[] =>
       database.all('SELECT * FROM successions ORDER BY old_volume_id').map(successionRow),
     ),
-    untoldSuccessions: reads((): SuccessionRecord[] =>
-      database.all('SELECT * FROM successions WHERE told = 0 ORDER BY old_volume_id').map(successionRow),
-    ),
   };
 }

@@ -10,13 +10,7 @@ import { type OperationLocks, volumeKey } from '../volumes/operation-locks.js';
 export interface SuccessionsOptions {
   catalogue: Pick<
     AsyncCatalogue,
-    | 'volumeUses'
-    | 'volumeById'
-    | 'supersedeVolume'
-    | 'setCordon'
-    | 'putSuccession'
-    | 'listSuccessions'
-    | 'untoldSuccessions'
+    'volumeUses' | 'volumeById' | 'supersedeVolume' | 'setCordon' | 'putSuccession' | 'listSuccessions'
   >;
   locks: OperationLocks;
   /** Where a volume is in use; null if it is not. */
@@ -75,8 +69,8 @@ export class Successions {
   }
 
   /** Those whose old volume may still be staged by its node, which could not be told. */
-  untold(): Promise<SuccessionRecord[]> {
-    return this.options.catalogue.untoldSuccessions();
+  async untold(): Promise<SuccessionRecord[]> {
+    return (await this.list()).filter(({ isTold }) => !isTold);
   }
 
   async #locked(volumeId: string, signal: AbortSignal | undefined, work: () => Promise<void>): Promise<void> {
