@@ -11,10 +11,7 @@ const run = promisify(execFile);
 /** Throws, and removes nothing, if something is mounted below the directory. */
 export async function removePlace(place) {
   const path = await realpath(place);
-  const mounted = (await readFile('/proc/self/mountinfo', 'utf8'))
-    .split('\n')
-    .map((line) => line.split(' ')[4] ?? '')
-    .filter((mountPoint) => mountPoint === path || mountPoint.startsWith(`${path}/`));
+  const mounted = await mountsBelow(path);
   if (mounted.length > 0) {
     throw new Error(
       `${mounted.join(' and ')} ${mounted.length === 1 ? 'is' : 'are'} still mounted; nothing was removed below ${place}. ` +
@@ -23,6 +20,14 @@ export async function removePlace(place) {
   }
   // One that was mounted since is passed over.
   await run('rm', ['-r', '--one-file-system', '--', path]);
+}
+
+/** The mount points at a path and below it, in the order of their mounts. */
+export async function mountsBelow(path) {
+  return (await readFile('/proc/self/mountinfo', 'utf8'))
+    .split('\n')
+    .map((line) => line.split(' ')[4] ?? '')
+    .filter((mountPoint) => mountPoint === path || mountPoint.startsWith(`${path}/`));
 }
 
 /** What ends a session that was kept, as commands for a shell. */

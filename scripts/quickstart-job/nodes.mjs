@@ -4,10 +4,11 @@
  */
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdir, readFile, rename, writeFile } from 'node:fs/promises';
+import { mkdir, readFile, realpath, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { promisify } from 'node:util';
+import { mountsBelow } from './clean-up.mjs';
 import { startPlugin, startService } from './services.mjs';
 import { detail, throwIfInterrupted } from './steps.mjs';
 
@@ -18,6 +19,8 @@ const PORT = 9810;
 const TRANSFER_PORTS = '10900-10903';
 const addressOf = (name) => `10.99.0.${NAMES.indexOf(name) + 1}`;
 const SWITCH_ADDRESS = '10.99.0.254';
+/** Ten a second. */
+const UNMOUNT_ATTEMPTS = 300;
 
 /**
  * Resolves, when all are ready, to the router and the nodes by their names. The client `csi` of a node calls the router for the
@@ -43,17 +46,29 @@ export async function loseNode(session, { name, child }) {
   const own = published.filter(({ node }) => node === name);
   session.published = published.filter(({ node }) => node !== name);
   for (const path of [...own.map(({ target }) => target), ...own.map(({ staged }) => staged)]) await run('umount', [path]);
-  const below = `${join(place, name)}/`;
+  const directory = await realpath(join(place, name));
   const { stdout } = await run('losetup', ['--noheadings', '--output', 'NAME,BACK-FILE', '--list']);
-  const loops = stdout.split('\n').map((line) => line.split(/ +/)).filter(([, file = '']) => file.startsWith(below));
+  const loops = stdout.split('\n').map((line) => line.split(/ +/)).filter(([, file = '']) => file.startsWith(`${directory}/`));
   for (const [loop] of loops) {
     // The kernel keeps this for whoever attaches the number next.
     await run('blockdev', ['--setrw', loop]);
     // The one that holds the pool goes when that is unmounted.
     await run('losetup', ['--detach', loop]);
   }
-  const mounts = (await readFile('/proc/self/mountinfo', 'utf8')).split('\n').map((line) => line.split(' ')[4] ?? '');
-  for (const path of mounts.filter((each) => each.startsWith(below)).reverse()) await run('umount', [path]);
+  for (const path of (await mountsBelow(directory)).reverse()) await unmount(path);
+}
+
+/** Another process that looks at all loop devices keeps one attached for a moment, and its pool busy. */
+async function unmount(path) {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await run('umount', [path]);
+    } catch (error) {
+      if (attempt === UNMOUNT_ATTEMPTS) throw error;
+      throwIfInterrupted();
+      await delay(100);
+    }
+  }
 }
 
 /** Starts the plugin of a lost node again. It ends with the job, after all that is undone by its calls. */

@@ -11,7 +11,7 @@ import { runCommand } from './command.mjs';
 import { digestOf } from './images.mjs';
 import { bytesReceived, loseNode, retireNodes, returnNode, startNodes } from './nodes.mjs';
 import { detail, mib, say, throwIfInterrupted } from './steps.mjs';
-import { change, fillVolume, makeVolume, publishRaw, snapshot } from './volumes.mjs';
+import { change, FILE_SYSTEM, fillVolume, makeVolume, publishRaw, snapshot } from './volumes.mjs';
 
 export const VERDICT = {
   identical: 'all volumes on node b are identical to their snapshots on node a, by a SHA-256 of all their bytes.',
@@ -70,8 +70,7 @@ async function comesBack(session, nodes, volume, last) {
     await delay(500);
   }
   const staging_target_path = join(session.place, 'staging-data');
-  const capability = { mount: { fs_type: 'ext4' }, access_mode: { mode: 'SINGLE_NODE_WRITER' } };
-  const request = { volume_id: volume.volume_id, staging_target_path, volume_capability: capability };
+  const request = { volume_id: volume.volume_id, staging_target_path, volume_capability: FILE_SYSTEM };
   const refusal = await a.csi.call('Node', 'NodeStageVolume', request).then(
     () => null,
     ({ details }) => details,

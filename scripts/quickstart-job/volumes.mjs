@@ -3,6 +3,9 @@ import { join } from 'node:path';
 import { detail, mib, say } from './steps.mjs';
 import { changeTree, copyTree } from './tree.mjs';
 
+/** How the volume of makeVolume is used. */
+export const FILE_SYSTEM = { mount: { fs_type: 'ext4' }, access_mode: { mode: 'SINGLE_NODE_WRITER' } };
+
 /**
  * Mounts it at <place>/data.
  *
@@ -11,7 +14,7 @@ import { changeTree, copyTree } from './tree.mjs';
 export async function makeVolume(session, csi, node) {
   const where = node === undefined ? '' : ` on node ${node}`;
   say(`creating a file system volume of ${mib(session.volumeBytes)}${where}, staging and publishing it`);
-  const capability = { mount: { fs_type: 'ext4' }, access_mode: { mode: 'SINGLE_NODE_WRITER' } };
+  const capability = FILE_SYSTEM;
   const volume = await csi.createVolume(session, { name: 'data', capability, bytes: session.volumeBytes, node });
   await csi.publish(session, { volume, capability, name: 'data', node });
   detail(`volume ${volume.volume_id} at ${join(session.place, 'data')}`);
