@@ -66,6 +66,8 @@ export async function loadProgram(name: string | null): Promise<Command> {
     .showHelpAfterError('(use --help for usage)')
     // Commands inherit this. Commander would print a default that is empty, such as (default: {}).
     .configureHelp({ optionDescription: (option) => new Help().optionDescription(withoutEmptyDefault(option)) })
+    // Commands inherit this: `replicas` and `replicas delete` each have an --endpoint.
+    .enablePositionalOptions()
     // Commands inherit this. Commander exits with 1 on wrong usage; here 1 means a failure.
     .exitOverride();
   const isKnown = Object.values(GROUPS).some((group) => Object.hasOwn(group, name ?? ''));

@@ -1,13 +1,8 @@
 /** `blockdelta cordon` and `blockdelta supersede`: tell a router that a volume is to take the place of another one, or has. */
-import { Client, credentials } from '@grpc/grpc-js';
 import type { Command } from 'commander';
-import { type RouterRpc, type RouterRpcs, routerMethod } from '../base/csi/router-proto.js';
-import { socketPathOf } from './endpoint.js';
-import { runToStatus } from './failures.js';
+import type { RouterRpc, RouterRpcs } from '../base/csi/router-proto.js';
 import { print } from './output.js';
-import { socketProblem } from './socket.js';
-
-const DEADLINE_MS = 60_000;
+import { ROUTER_ENDPOINT_HELP, withRouter } from './router-client.js';
 
 const SUPERSEDE_HELP = `
 From then on the old volume is not staged, also when its node comes back from being retired. Its data stays there.`;
@@ -51,30 +46,16 @@ export function addCordonCommand(program: Command): void {
 }
 
 const asksRouter = (command: Command, help: string): Command =>
-  command
-    .option('--endpoint <endpoint>', "the router's socket, unix:///path (default: CSI_ENDPOINT)")
-    .addHelpText('after', `${help}\n\n${EXIT_CODES}`);
+  command.option('--endpoint <endpoint>', ROUTER_ENDPOINT_HELP).addHelpText('after', `${help}\n\n${EXIT_CODES}`);
 
-async function ask<R extends RouterRpc>(command: Command, rpc: R, request: RouterRpcs[R], done: string): Promise<void> {
-  const socketPath = socketPathOf(command, command.opts<{ endpoint?: string }>().endpoint);
-  process.exitCode = await runToStatus(async () => {
-    const problem = await socketProblem(socketPath);
-    if (problem !== null) throw new Error(problem.message);
-    await call(socketPath, rpc, request);
+async function ask<R extends RouterRpc>(
+  command: Command,
+  rpc: R,
+  request: RouterRpcs[R][0],
+  done: string,
+): Promise<void> {
+  process.exitCode = await withRouter(command, async (router) => {
+    await router.call(rpc, request);
     await print(`${done}\n`);
   });
-}
-
-function call(socketPath: string, rpc: RouterRpc, request: object): Promise<unknown> {
-  const client = new Client(`unix://${socketPath}`, credentials.createInsecure(), {
-    'grpc.default_authority': 'localhost',
-  });
-  const { path, requestSerialize, responseDeserialize } = routerMethod(rpc);
-  const deadline = Date.now() + DEADLINE_MS;
-  const answer = new Promise((resolve, reject) => {
-    client.makeUnaryRequest(path, requestSerialize, responseDeserialize, request, { deadline }, (error, response) =>
-      error === null ? resolve(response) : reject(error),
-    );
-  });
-  return answer.finally(() => client.close());
 }

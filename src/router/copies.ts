@@ -92,14 +92,15 @@ export class Copies {
     return answer;
   }
 
-  /** Has all nodes that can be reached remove their copies of a snapshot. A copy on another node stays until an operator removes it. */
-  async deleteReplicas(snapshotId: string): Promise<void> {
+  /** Has all nodes that can be reached remove their copies of a snapshot. Resolves to the ids of the others, whose copies stay. */
+  async deleteReplicas(snapshotId: string): Promise<string[]> {
     const others = this.deps.nodes().filter((node) => node.key !== nodeKeyOf(snapshotId));
     const away = others.filter(({ isConnected }) => !isConnected).map(({ id }) => id);
     if (away.length > 0) this.deps.logger.warn({ nodes: away, snapshot: snapshotId }, 'a copy may be left');
     const reached = others.filter(({ isConnected }) => isConnected);
     const deleted = reached.map((node) => this.deps.sources.ask(node, 'DeleteReplica', { snapshot_id: snapshotId }));
     await Promise.all(deleted.map((each) => each.catch(knownToOlder)));
+    return away;
   }
 
   /** Does what is left to do for a node that can be reached again. Never rejects. */
@@ -116,7 +117,7 @@ export class Copies {
     if (!owner.isConnected) return;
     const nothing = { copies: [], awaits_clearance: false, untold: [] };
     const { copies, awaits_clearance, untold } = await this.deps.sources
-      .ask(owner, 'ListCopies', {})
+      .ask(owner, 'ListCopies', { kept: false })
       .catch(() => nothing);
     const { successions, logger } = this.deps;
     if (awaits_clearance) {

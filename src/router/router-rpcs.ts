@@ -9,18 +9,33 @@ import {
 } from '../base/csi/router-proto.js';
 import type { CallContext } from '../base/csi/service.js';
 import type { ServedRpc } from '../server/calls/served-rpc.js';
+import type { KeptCopies } from './kept-copies.js';
 import type { Successions } from './successions.js';
 
-type Served = Pick<Successions, 'supersede' | 'cordon'>;
+export interface RouterSide {
+  readonly successions: Pick<Successions, 'supersede' | 'cordon'>;
+  readonly keptCopies: Pick<KeptCopies, 'list' | 'compare' | 'delete'>;
+}
 
-const HANDLERS: {
-  [R in RouterRpc]: (served: Served, request: RouterRpcs[R], context: CallContext) => Promise<void>;
-} = {
-  Supersede: (successions, request, context) => successions.supersede(request, context),
-  Cordon: (successions, request, context) => successions.cordon(request, context),
+type Handlers = {
+  [R in RouterRpc]: (side: RouterSide, request: RouterRpcs[R][0], context: CallContext) => Promise<RouterRpcs[R][1]>;
 };
 
-export const routerRpcs = (successions: Served): ServedRpc[] =>
+const HANDLERS: Handlers = {
+  Supersede: async ({ successions }, request, context) => {
+    await successions.supersede(request, context);
+    return {};
+  },
+  Cordon: async ({ successions }, request, context) => {
+    await successions.cordon(request, context);
+    return {};
+  },
+  ListCopies: ({ keptCopies }, request, context) => keptCopies.list(request, context),
+  CompareCopy: ({ keptCopies }, request, context) => keptCopies.compare(request, context),
+  DeleteCopies: ({ keptCopies }, request, context) => keptCopies.delete(request, context),
+};
+
+export const routerRpcs = (side: RouterSide): ServedRpc[] =>
   (Object.keys(HANDLERS) as RouterRpc[]).map((name) => ({
     service: ROUTER_SERVICE,
     name,
@@ -29,7 +44,6 @@ export const routerRpcs = (successions: Served): ServedRpc[] =>
     handler: (find) => async (request: never, context: CallContext) => {
       // This call waits until the nodes are listed.
       await find('Controller', 'CreateVolume', context.signal);
-      await HANDLERS[name](successions, request, context);
-      return {};
+      return HANDLERS[name](side, request, context);
     },
   }));

@@ -61,7 +61,7 @@ export async function createRouter(
   const nodes = new Nodes({ driverName, tls, peerName, logger, source, now });
   const vendorVersion = packageVersion();
   const deps = { nodes, driverName, csiLevel, topologyKey, logger, now, duplicateFound, vendorVersion };
-  const { services, pluginCapabilities, successions, stop } = createRouterServices(deps);
+  const { services, pluginCapabilities, routerSide, stop } = createRouterServices(deps);
   return {
     // The router answers for itself whatever its nodes do, except about their capabilities.
     identity: {
@@ -74,7 +74,7 @@ export async function createRouter(
       streams: {},
     } as unknown as AnyService,
     services,
-    rpcs: routerRpcs(successions),
+    rpcs: routerRpcs(routerSide),
     discover: () => source.start((entries) => nodes.update(entries)),
     get isReady() {
       return nodes.isReady;

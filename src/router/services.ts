@@ -24,6 +24,7 @@ import { capacityRequest, nodesWithin, totalCapacity } from './capacity.js';
 import { capabilitiesFor, commonEntries } from './common-capabilities.js';
 import { Copies } from './copies.js';
 import { VolumePlacement } from './create-volume.js';
+import { KeptCopies } from './kept-copies.js';
 import { type ListRequest, mergedPage } from './merged-lists.js';
 import { decode, fieldsOfRequest } from './messages.js';
 import { callNode } from './node-calls.js';
@@ -32,6 +33,7 @@ import type { Clock } from './node-list.js';
 import type { Nodes } from './nodes.js';
 import { Recovery } from './recovery.js';
 import { RemoteSources } from './remote-sources.js';
+import type { RouterSide } from './router-rpcs.js';
 import { ownerIn, ROUTES, type Route } from './routes.js';
 import { Successions } from './successions.js';
 
@@ -80,7 +82,7 @@ const LIST_BATCH = 2000;
 export function createRouterServices(deps: RouterDependencies): {
   services: AnyService[];
   pluginCapabilities: Unary;
-  successions: Successions;
+  routerSide: RouterSide;
   stop(): Promise<void>;
 } {
   const router = new RoutedServices(deps);
@@ -91,7 +93,7 @@ export function createRouterServices(deps: RouterDependencies): {
   return {
     services: (['Controller', 'GroupController', 'SnapshotMetadata'] as const).map((name) => router.service(name)),
     pluginCapabilities: router.unary('Identity', 'GetPluginCapabilities', 'common'),
-    successions: router.successions,
+    routerSide: router,
     stop: async () => {
       await router.copies.stop();
       await router.remoteSources.stop();
@@ -99,13 +101,14 @@ export function createRouterServices(deps: RouterDependencies): {
   };
 }
 
-class RoutedServices {
+class RoutedServices implements RouterSide {
   readonly #callers = new Callers();
   readonly placement: VolumePlacement;
   readonly remoteSources: RemoteSources;
   readonly copies: Copies;
   readonly recovery: Recovery;
   readonly successions: Successions;
+  readonly keptCopies: KeptCopies;
 
   constructor(private readonly deps: RouterDependencies) {
     const { nodes, logger, now } = deps;
@@ -122,6 +125,7 @@ class RoutedServices {
     this.remoteSources = sources;
     this.successions = new Successions({ ...known, sources });
     this.copies = new Copies({ ...known, sources, successions: this.successions });
+    this.keptCopies = new KeptCopies({ ...known, sources, copies: this.copies });
     this.recovery = new Recovery({ ...known, sources });
     this.placement = new VolumePlacement({
       ...deps,

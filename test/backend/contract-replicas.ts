@@ -1,7 +1,7 @@
 /** The part of the backend contract about replicas, for backends that hold them and whose volumes are block devices. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { closeSync, existsSync, openSync, readSync, writeFileSync, writeSync } from 'node:fs';
+import { closeSync, existsSync, openSync, readFileSync, readSync, writeFileSync, writeSync } from 'node:fs';
 import { basename } from 'node:path';
 import { test } from 'node:test';
 import type { PoolReplicas } from '../../src/driver/backends/backend.js';
@@ -62,6 +62,25 @@ async function removeAll(context: ContractContext): Promise<void> {
 }
 
 export function describeReplicas(context: ContractContext): void {
+  test('a complete replica is read as a device that refuses writes, also while it is deleted, and an unfinished one is not', async () => {
+    const content = seededRandom('a replica that is read').bytes(VOLUME_BYTES);
+    const replicas = replicasOf(context);
+    const snapshotId = newSnapshot();
+    await replicas.begin(snapshotId, BigInt(content.length), null);
+    await write(context, snapshotId, [{ offset: 0, bytes: content }]);
+    await refused(replicas.openComplete(snapshotId), 'FAILED_PRECONDITION');
+    await replicas.complete(snapshotId);
+    const device = await replicas.openComplete(snapshotId);
+    await replicas.delete(snapshotId);
+    assert.ok(readFileSync(device.path).equals(content));
+    const fd = openSync(device.path, 'r+');
+    assert.throws(() => writeSync(fd, Buffer.alloc(BLOCK), 0, BLOCK, 0), { code: 'EPERM' });
+    closeSync(fd);
+    await device.close();
+    await eventually('the device is gone', async () => !isAttached(device.path));
+    await refused(replicas.openComplete(snapshotId), 'FAILED_PRECONDITION');
+  });
+
   test('volumes are made from a replica as from a snapshot, also larger ones, and leave it as it is', async () => {
     const content = seededRandom('a replica').bytes(VOLUME_BYTES);
     const replicaId = await replica(context, content);

@@ -22,6 +22,7 @@ import { createServices } from '../../src/driver/plugin/services.js';
 import { CloneSnapshots } from '../../src/driver/replicas/clone-snapshots.js';
 import { Copies } from '../../src/driver/replicas/copies.js';
 import { describeSnapshot } from '../../src/driver/replicas/described-snapshot.js';
+import { digestPart } from '../../src/driver/replicas/digest.js';
 import { findCopy } from '../../src/driver/replicas/known-copy.js';
 import { OpenTransfers } from '../../src/driver/replicas/open-transfers.js';
 import { Pulls } from '../../src/driver/replicas/pulls.js';
@@ -159,6 +160,7 @@ export class MemoryPlugin {
       successions: new Successions({ ...shared, placeInUse: async () => null }),
       findCopy: (snapshotId) => findCopy({ ...shared, lacksRows: () => false }, snapshotId),
       findRoom: (volumeId, pool) => findRoom({ ...shared, pulls, settings: config.transfers }, volumeId, pool),
+      digest: (part, signal) => digestPart(shared, part, signal),
       createCopiedSnapshot: async (request, nodeId, context) => {
         check('CreateSnapshot', request);
         return createCopiedSnapshot(

@@ -123,7 +123,7 @@ export interface NodeRpcs {
     { readonly own: string | number; readonly catalogue_uuid: string; readonly kept: SnapshotMessage | null },
   ];
   ListCopies: [
-    object,
+    { readonly kept: boolean },
     {
       readonly copies: readonly CopyMessage[];
       readonly awaits_clearance: boolean;
@@ -137,6 +137,10 @@ export interface NodeRpcs {
   ListSuccessions: [object, { readonly successions: readonly SuccessionMessage[] }];
   ChooseCopy: [PromiseMessage & { readonly node_id: string }, object];
   ReportCopy: [PromiseMessage & { readonly outcome: string | number; readonly failure: string }, object];
+  DigestSnapshot: [
+    { readonly snapshot_id: string; readonly offset: string; readonly length_bytes: string },
+    { readonly sha256: Buffer; readonly size_bytes: string },
+  ];
   ListPulls: [
     object,
     {

@@ -15,10 +15,24 @@ export interface CordonMessage {
   readonly undo: boolean;
 }
 
-/** The request of each RPC. Every response is empty. */
+export interface KeptCopyMessage {
+  readonly snapshot_id: string;
+  readonly node_id: string;
+}
+
+/** The request and the response of each RPC. */
 export interface RouterRpcs {
-  Supersede: SupersedeMessage;
-  Cordon: CordonMessage;
+  Supersede: [SupersedeMessage, object];
+  Cordon: [CordonMessage, object];
+  ListCopies: [
+    { readonly snapshot_id: string },
+    { readonly copies: readonly KeptCopyMessage[]; readonly unreachable: readonly string[] },
+  ];
+  CompareCopy: [
+    KeptCopyMessage & { readonly offset: string },
+    { readonly result: string | number; readonly why: string; readonly end: string; readonly size_bytes: string },
+  ];
+  DeleteCopies: [{ readonly snapshot_id: string }, { readonly unreachable: readonly string[] }];
 }
 
 export type RouterRpc = keyof RouterRpcs;

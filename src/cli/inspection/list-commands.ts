@@ -8,8 +8,10 @@ import { FILE_SYSTEMS } from '../../driver/host/file-systems.js';
 import { exclusiveSpace } from '../../driver/inspection/exclusive-space.js';
 import { inspectNode, type NodeView, nodeSettings, usedPercent } from '../../driver/inspection/node-view.js';
 import { bindsOf } from '../../driver/inspection/orphans.js';
+import { addDeleteCopies, verifyCopies } from '../kept-copies.js';
 import { print, runToExitCode } from '../output.js';
 import { parsePath } from '../paths.js';
+import { ROUTER_ENDPOINT_HELP } from '../router-client.js';
 import { persistentVolume } from './persistent-volume.js';
 import { formatJson, formatTable } from './tables.js';
 
@@ -83,10 +85,19 @@ export function addSnapshotsCommand(program: Command): void {
     );
 }
 
+interface ReplicasOptions extends ListOptions {
+  verify?: string | true;
+}
+
 export function addReplicasCommand(program: Command): void {
-  addList(program, 'replicas', 'list the copies on this node of snapshots of other nodes').action(
-    ({ stateDir, json }: ListOptions) => printList(stateDir, json, replicas),
-  );
+  const command = addList(program, 'replicas', 'list the copies on this node of snapshots of other nodes')
+    .option('--verify [snapshot]', 'instead, have a router compare copies of all nodes with their snapshots')
+    .option('--endpoint <endpoint>', `with --verify: ${ROUTER_ENDPOINT_HELP}`);
+  command.action(async ({ verify, stateDir, json }: ReplicasOptions) => {
+    if (verify === undefined) return printList(stateDir, json, replicas);
+    process.exitCode = await verifyCopies(command, verify === true ? '' : verify, json);
+  });
+  addDeleteCopies(command);
 }
 
 export function addPoolsCommand(program: Command): void {

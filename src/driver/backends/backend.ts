@@ -260,6 +260,8 @@ export interface PoolReplicas {
   begin(snapshotId: string, sizeBytes: bigint, baseId: string | null): Promise<void>;
   /** An unfinished replica as a block device, which only this process and what it starts should use. */
   open(snapshotId: string): Promise<ReplicaDevice>;
+  /** As PoolSnapshots.open, of a complete replica. */
+  openComplete(snapshotId: string): Promise<OpenSnapshot>;
   /**
    * Freezes a replica whose content is that of the snapshot, for ever. Everything written is durable when the method returns.
    * Succeeds if it is complete. Whoever has its device open fails the call with EBUSY.

@@ -2,24 +2,16 @@
 
 import { freesSpace, reads, takesSpace, writes } from '../database/calls.js';
 import type { SqliteConnection } from '../database/connection.js';
-import type { CopyRecord, UnsettledCopy } from './records.js';
+import type { CopyRecord, ListedCopy } from './records.js';
 import { copyRow } from './rows.js';
 
 export function copyCalls(database: SqliteConnection) {
   return {
-    copiesOf: reads((snapshotId: string): CopyRecord[] =>
-      database.all('SELECT * FROM copies WHERE snapshot_id = ?', snapshotId).map(copyRow),
-    ),
     /** The copies that other nodes are to make of snapshots that are ready, and those that they are to remove. */
-    unsettledCopies: reads((): UnsettledCopy[] =>
-      database
-        .all(
-          `SELECT copies.*, COALESCE(volume_id, '') AS volume_id, COALESCE(volumes.parameters ->> 'pool', '') AS pool FROM copies
-             LEFT JOIN snapshots USING (snapshot_id) LEFT JOIN volumes USING (volume_id)
-             WHERE copies.state <> 'kept' AND (copies.state = 'ending' OR snapshots.state = 'ready')`,
-        )
-        .map((row) => ({ ...copyRow(row), volumeId: String(row['volume_id']), pool: String(row['pool']) })),
+    unsettledCopies: reads((): ListedCopy[] =>
+      copiesWhere(database, "copies.state <> 'kept' AND (copies.state = 'ending' OR snapshots.state = 'ready')"),
     ),
+    keptCopies: reads((): ListedCopy[] => copiesWhere(database, "copies.state = 'kept'")),
     /** Replaces the node that is to make a copy: its promise, if it makes one yet, is to be ended. Nothing unless it is pending. */
     chooseCopy: takesSpace((instead: string, copy: CopyRecord): void => {
       const pending = pendingCopy(database, instead);
@@ -40,6 +32,14 @@ export function copyCalls(database: SqliteConnection) {
     ),
   };
 }
+
+const copiesWhere = (database: SqliteConnection, condition: string): ListedCopy[] =>
+  database
+    .all(
+      `SELECT copies.*, COALESCE(volume_id, '') AS volume_id, COALESCE(volumes.parameters ->> 'pool', '') AS pool FROM copies
+         LEFT JOIN snapshots USING (snapshot_id) LEFT JOIN volumes USING (volume_id) WHERE ${condition}`,
+    )
+    .map((row) => ({ ...copyRow(row), volumeId: String(row['volume_id']), pool: String(row['pool']) }));
 
 function pendingCopy(database: SqliteConnection, promiseId: string): CopyRecord | null {
   return database.find(copyRow, "SELECT * FROM copies WHERE promise_id = ? AND state = 'pending'", promiseId);

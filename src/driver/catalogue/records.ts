@@ -198,8 +198,8 @@ export interface CopyRecord {
   state: CopyState;
 }
 
-/** A copy that work is left for. */
-export interface UnsettledCopy extends CopyRecord {
+/** A copy with what a router needs to know of its snapshot. */
+export interface ListedCopy extends CopyRecord {
   /** Of the snapshot; '' once the snapshot is deleted. */
   volumeId: string;
   /** Of the other node, as the parameters of the snapshot's volume name it; '': the default. */

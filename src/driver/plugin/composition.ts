@@ -25,6 +25,7 @@ import type { PluginMetrics } from '../metrics/plugin-metrics.js';
 import { CloneSnapshots } from '../replicas/clone-snapshots.js';
 import { Copies } from '../replicas/copies.js';
 import { describeSnapshot } from '../replicas/described-snapshot.js';
+import { digestPart } from '../replicas/digest.js';
 import { findCopy } from '../replicas/known-copy.js';
 import { OpenTransfers } from '../replicas/open-transfers.js';
 import { Pulls } from '../replicas/pulls.js';
@@ -203,6 +204,7 @@ async function compose(
       }),
       findCopy: (snapshotId) => findCopy({ ...shared, lacksRows: () => lost.found }, snapshotId),
       findRoom: (volumeId, pool) => findRoom({ ...shared, pulls, settings: config.transfers }, volumeId, pool),
+      digest: (part, signal) => digestPart(shared, part, signal),
       createCopiedSnapshot: async (request, nodeId, context) => {
         check('CreateSnapshot', request);
         const copyFailure = (snapshotId: string) => copies.failureOf('snapshotId', snapshotId);

@@ -8,6 +8,7 @@ import type { ServedRpc } from '../../server/calls/served-rpc.js';
 import type { DescribedSnapshot } from '../catalogue/records.js';
 import type { CloneSnapshots } from '../replicas/clone-snapshots.js';
 import type { Copies } from '../replicas/copies.js';
+import type { PartDigest, SnapshotPart } from '../replicas/digest.js';
 import type { KnownCopy } from '../replicas/known-copy.js';
 import * as messages from '../replicas/node-messages.js';
 import type { OpenTransfers } from '../replicas/open-transfers.js';
@@ -27,11 +28,12 @@ export interface NodeSide {
   transfers: Pick<OpenTransfers, 'open' | 'close'>;
   pulls: Pick<Pulls, 'pull' | 'state' | 'bases' | 'asked'>;
   replicas: Pick<ReplicaKeeper, 'promise' | 'endPromise'>;
-  copies: Pick<Copies, 'unsettled' | 'choose' | 'report'>;
+  copies: Pick<Copies, 'kept' | 'unsettled' | 'choose' | 'report'>;
   clearance: Pick<StagingClearance, 'isGiven' | 'give'>;
   successions: Pick<Successions, 'supersede' | 'cordon' | 'uncordon' | 'record' | 'list' | 'untold'>;
   findCopy(snapshotId: string): Promise<KnownCopy>;
   findRoom(volumeId: string, pool: string): Promise<Room>;
+  digest(part: SnapshotPart, signal: AbortSignal): Promise<PartDigest>;
   /** As createCopiedSnapshot, with the check that precedes every CreateSnapshot. */
   createCopiedSnapshot(
     request: RequestOf<'CreateSnapshot'>,
@@ -108,8 +110,8 @@ const HANDLERS: Handlers = {
   FindRoom: async ({ volume_id: volumeId, pool }, node) =>
     messages.roomMessage(await node.findRoom(requireString(volumeId, 'volume_id'), pool)),
   FindCopy: async (request, node) => messages.knownCopyMessage(await node.findCopy(messages.snapshotIdOf(request))),
-  ListCopies: async (_request, node) => ({
-    copies: (await node.copies.unsettled()).map(messages.copyMessage),
+  ListCopies: async ({ kept }, node) => ({
+    copies: (await (kept ? node.copies.kept() : node.copies.unsettled())).map(messages.copyMessage),
     awaits_clearance: !(await node.clearance.isGiven()),
     untold: (await node.successions.untold()).map(messages.successionMessage),
   }),
@@ -141,6 +143,10 @@ const HANDLERS: Handlers = {
     const { copy, outcome } = messages.parseReport(request);
     await node.copies.report(copy, outcome);
     return {};
+  },
+  DigestSnapshot: async (request, node, { signal }) => {
+    const { sha256, sizeBytes } = await node.digest(messages.parsePart(request), signal);
+    return { sha256, size_bytes: String(sizeBytes) };
   },
   ListPulls: async (_request, node) => ({
     pulls: (await node.pulls.asked()).map(({ record, state }) => messages.pullMessage(record, state)),

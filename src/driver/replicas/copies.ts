@@ -6,18 +6,21 @@
  * in a catalogue from a backup may be behind, but whatever it says is to be removed was given up for ever.
  */
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
-import type { UnsettledCopy } from '../catalogue/records.js';
+import type { ListedCopy } from '../catalogue/records.js';
 import { newCopy } from '../volumes/snapshot-sets.js';
 
 export interface CopiesOptions {
-  catalogue: Pick<AsyncCatalogue, 'snapshotById' | 'unsettledCopies' | 'chooseCopy' | 'copyKept' | 'copyEnded'>;
+  catalogue: Pick<
+    AsyncCatalogue,
+    'snapshotById' | 'keptCopies' | 'unsettledCopies' | 'chooseCopy' | 'copyKept' | 'copyEnded'
+  >;
   /** Whether the catalogue has lost rows: then nothing is removed anywhere on its word. */
   lacksRows(): boolean;
   /** Called after each attempt that has failed. */
   observe?: (() => void) | undefined;
 }
 
-export type CopyId = Pick<UnsettledCopy, 'snapshotId' | 'promiseId'>;
+export type CopyId = Pick<ListedCopy, 'snapshotId' | 'promiseId'>;
 
 export type CopyOutcome = { kind: 'kept' | 'ended' } | { kind: 'failed'; failure: string };
 
@@ -33,7 +36,12 @@ export class Copies {
 
   constructor(private readonly options: CopiesOptions) {}
 
-  async unsettled(): Promise<UnsettledCopy[]> {
+  kept(): Promise<ListedCopy[]> {
+    return this.options.catalogue.keptCopies();
+  }
+
+  /** Those that a router is to have made, or removed. */
+  async unsettled(): Promise<ListedCopy[]> {
     const found = await this.options.catalogue.unsettledCopies();
     const pending = new Set(found.filter(({ state }) => state === 'pending').map(({ promiseId }) => promiseId));
     for (const promiseId of this.#failures.keys()) if (!pending.has(promiseId)) this.#failures.delete(promiseId);

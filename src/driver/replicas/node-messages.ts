@@ -19,8 +19,9 @@ import type {
 import type { CordonMessage } from '../../base/csi/router-proto.js';
 import { ACCESS_MODES, type VolumeCapability } from '../../base/csi/volume-capability.js';
 import { CsiError } from '../../base/errors.js';
-import type { DescribedSnapshot, ReplicaRecord, SuccessionRecord, UnsettledCopy } from '../catalogue/records.js';
+import type { DescribedSnapshot, ListedCopy, ReplicaRecord, SuccessionRecord } from '../catalogue/records.js';
 import { isFileSystem } from '../host/file-systems.js';
+import { BLOCK_BYTES, type SnapshotPart } from './digest.js';
 import type { KnownCopy } from './known-copy.js';
 import type { Base, Transfer, TransferRequest } from './open-transfers.js';
 import type { Piece, PullOrder, PullState } from './pulls.js';
@@ -126,6 +127,8 @@ export function parsePromise({ snapshot_id, promise_id }: PromiseMessage) {
   return { snapshotId: snapshotIdIn(snapshot_id, 'snapshot_id'), promiseId };
 }
 
+const MOST_PART_BYTES = 1n << 30n;
+
 /** Characters; it becomes a part of messages. */
 const MOST_FAILURE = 1000;
 
@@ -138,6 +141,17 @@ export function parseReport({ outcome, failure, ...promise }: NodeRpcs['ReportCo
   if (outcome === 'KEPT') return { copy, outcome: { kind: 'kept' } } as const;
   if (outcome === 'ENDED') return { copy, outcome: { kind: 'ended' } } as const;
   throw invalid('outcome', 'is required');
+}
+
+export function parsePart({ snapshot_id, offset, length_bytes }: NodeRpcs['DigestSnapshot'][0]): SnapshotPart {
+  const part = {
+    snapshotId: snapshotIdIn(snapshot_id, 'snapshot_id'),
+    offset: parseBytes(offset, 'offset'),
+    lengthBytes: positive(length_bytes, 'length_bytes'),
+  };
+  if (part.offset % BLOCK_BYTES !== 0n) throw invalid('offset', 'is no multiple of 1 MiB');
+  if (part.lengthBytes > MOST_PART_BYTES) throw invalid('length_bytes', 'is more than 1 GiB');
+  return part;
 }
 
 export const snapshotIdOf = ({ snapshot_id }: NodeRpcs['DeleteReplica'][0]) => snapshotIdIn(snapshot_id, 'snapshot_id');
@@ -175,7 +189,7 @@ export const knownCopyMessage = ({ own, catalogueUuid, kept }: KnownCopy): NodeR
   kept: kept === null ? null : snapshotMessage(kept),
 });
 
-export const copyMessage = (copy: UnsettledCopy): CopyMessage => ({
+export const copyMessage = (copy: ListedCopy): CopyMessage => ({
   snapshot_id: copy.snapshotId,
   promise_id: copy.promiseId,
   node_id: copy.nodeId,

@@ -352,3 +352,61 @@ test('a volume is cordoned unless it is in use, and can be used again when its c
   await a.bringUp(volume);
   await a.remove(volume);
 });
+
+test('copies are compared with their snapshots, and those that differ, are lost or cannot be read are named', async (t) => {
+  const a = cluster.orchestrator(1);
+  const volume = await untilReachable(() => volumeOn1('verified'));
+  const id = await untilReady(volume, 'verified');
+  const [holder = 0] = keepers(id);
+  const verify = (...options: string[]) => askRouter(t, 'replicas', ...options);
+  const whole = await verify('--verify');
+  assert.deepEqual([whole.code, whole.stderr], [0, '']);
+  const name = `${id} on ${cluster.nodeId(holder)}`;
+  assert.ok(whole.stdout.startsWith(`${name}: equal, 32 MiB\n`), whole.stdout);
+  assert.match(whole.stdout, /^copies: 1, different or lost: 0$/m);
+
+  const change = (offset: number, ...touch: string[]): void => {
+    const file = join(cluster.poolPath(holder), 'snapshots', `${id}.replica`);
+    const before = `${file}.before`;
+    execFileSync('chattr', ['-i', file]);
+    execFileSync('touch', ['--reference', file, before]);
+    const fd = openSync(file, 'r+');
+    writeSync(fd, Buffer.alloc(1), 0, 1, offset);
+    closeSync(fd);
+    execFileSync('touch', [...touch.map((each) => each.replace('BEFORE', before)), file]);
+    rmSync(before);
+    execFileSync('chattr', ['+i', file]);
+  };
+  // As a disk that has lost a byte: the file still has the time of its seal.
+  change(2 * MIB + 7, '--reference', 'BEFORE');
+  const rotten = await verify('--verify', id);
+  assert.deepEqual([rotten.code, rotten.stderr], [1, '']);
+  assert.ok(rotten.stdout.startsWith(`${name}: different: in bytes 0 to 33554432\n`), rotten.stdout);
+  change(0);
+  const changed = await verify('--json', '--verify', id);
+  assert.equal(changed.code, 1);
+  const [found] = JSON.parse(changed.stdout).copies;
+  assert.deepEqual([found.snapshotId, found.result], [id, 'lost']);
+  assert.match(found.why, /was changed by another program/);
+  await cluster.plugin(holder).kill();
+  const unknown = await verify('--verify');
+  assert.equal(unknown.code, 7);
+  assert.ok(unknown.stdout.startsWith(`${name}: not verified: `), unknown.stdout);
+  await cluster.startPlugin(holder);
+
+  const remove = () => askRouter(t, 'replicas', 'delete', '--force', id);
+  const early = await remove();
+  assert.equal(early.code, 5);
+  assert.match(early.stderr, /has snapshot .* and counts on its copy: delete the snapshot, and its copy goes/);
+  const own = join(cluster.poolPath(1), 'snapshots', id);
+  execFileSync('chattr', ['-i', own]);
+  rmSync(own);
+  await eventually('the copy is removed', async () => (await remove()).code === 0);
+  assert.deepEqual(copyOn(holder, id), []);
+  const gone = await verify('--verify', id);
+  assert.deepEqual([gone.code, /not verified: .*snapshot/.test(gone.stdout)], [7, true]);
+  await a.deleteSnapshot(id);
+  assert.equal((await verify('--verify', id)).code, 4);
+  await a.takeDown(volume);
+  await a.delete(volume);
+});

@@ -27,8 +27,11 @@ function take(nodeId: string, fields: Partial<NewSnapshot> = {}): { snapshot: Sn
   return { snapshot: catalogue.insertSnapshot(fresh, copy), copy };
 }
 
+const copiesOf = (id: string) =>
+  [...catalogue.unsettledCopies(), ...catalogue.keptCopies()].filter(({ snapshotId }) => snapshotId === id);
+
 const statesOf = (snapshotId: string): Record<string, string> =>
-  Object.fromEntries(catalogue.copiesOf(snapshotId).map(({ nodeId, state }) => [nodeId, state]));
+  Object.fromEntries(copiesOf(snapshotId).map(({ nodeId, state }) => [nodeId, state]));
 
 const awaits = (snapshotId: string): boolean | undefined => catalogue.snapshotById(snapshotId)?.awaitsCopy;
 
@@ -40,7 +43,7 @@ test('a copy is to be made once its snapshot is ready, in the pool that the clas
   assert.equal(awaits(snapshot.snapshotId), true);
   catalogue.copyKept(copy.promiseId);
   assert.deepEqual([awaits(snapshot.snapshotId), catalogue.unsettledCopies()], [false, []]);
-  assert.deepEqual(catalogue.copiesOf(snapshot.snapshotId), [{ ...copy, state: 'kept' }]);
+  assert.deepEqual(catalogue.keptCopies(), [{ ...copy, state: 'kept', volumeId: volume.volumeId, pool: 'fast' }]);
 });
 
 test('the removal of a snapshot, or of one that was never taken, records that its copies are to go, in whatever state they are', () => {
@@ -76,7 +79,7 @@ test('choosing another node gives up the promise of the first in the same change
   const copies = new Copies({ catalogue: catalogue as never, lacksRows: () => false });
   const { snapshot, copy } = take('b');
   await copies.choose(copy, 'c');
-  const [second] = catalogue.copiesOf(snapshot.snapshotId).filter(({ nodeId }) => nodeId === 'c');
+  const [second] = copiesOf(snapshot.snapshotId).filter(({ nodeId }) => nodeId === 'c');
   assert.deepEqual(statesOf(snapshot.snapshotId), { b: 'ending', c: 'pending' });
   assert.match(second?.promiseId ?? '', /^[0-9a-f]{32}$/);
   assert.notEqual(second?.promiseId, copy.promiseId);

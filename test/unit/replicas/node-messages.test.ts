@@ -122,6 +122,21 @@ test('a piece that cannot be right is refused with the field', () => {
   assert.match(problemOf({ piece: null }), /^3 piece is required/);
 });
 
+test('a part that is to be digested begins at a block, and is neither empty nor longer than a node reads for one call', () => {
+  const part = { snapshot_id: snapshot.snapshotId, offset: '2097152', length_bytes: String(2 ** 30) };
+  const parsed = (changed: object) => messages.parsePart(over('DigestSnapshot', { ...part, ...changed }));
+  assert.deepEqual(parsed({}), { snapshotId: snapshot.snapshotId, offset: 2n << 20n, lengthBytes: 1n << 30n });
+  for (const [changed, problem] of [
+    [{ snapshot_id: '../x' }, /snapshot_id is not the handle/],
+    [{ offset: '4096' }, /offset is no multiple of 1 MiB/],
+    [{ offset: '-1048576' }, /offset/],
+    [{ length_bytes: '0' }, /length_bytes is required/],
+    [{ length_bytes: String(2 ** 30 + 1) }, /length_bytes is more than 1 GiB/],
+  ] as const) {
+    assert.throws(() => parsed(changed), problem);
+  }
+});
+
 test('a report of a copy has an outcome, a failure its reason, and both the ids that name the copy', () => {
   const report = { snapshot_id: snapshot.snapshotId, promise_id: '1'.repeat(32), outcome: 'KEPT', failure: '' };
   const parsed = (changed: object) => messages.parseReport(over('ReportCopy', { ...report, ...changed }));

@@ -189,7 +189,7 @@ test('a snapshot that awaits its copy is no source, and its name is taken with t
     'ABORTED',
     /not ready until another node has its copy/,
   );
-  const [copy] = await managers.catalogue.copiesOf(snapshotId);
+  const [copy] = await managers.catalogue.unsettledCopies();
   assert.deepEqual([copy?.nodeId, copy?.state], ['b', 'pending']);
   await managers.catalogue.copyKept(copy?.promiseId ?? '');
   assert.equal((await create('clone', { sourceSnapshotId: snapshotId })).state, 'ready');

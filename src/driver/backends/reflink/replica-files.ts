@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { errorCode } from '../../../base/errors.js';
 import type { FileState } from '../../native/addon.js';
 import type { NativeRunner } from '../../native/pool.js';
-import type { PoolReplicas, Replica, ReplicaDevice } from '../backend.js';
+import type { OpenSnapshot, PoolReplicas, Replica, ReplicaDevice } from '../backend.js';
 import { namesIn } from '../directory-files.js';
 import { releaseLoop } from '../loop-release.js';
 import { changedReplica, flushed, isBegun, notPromised, punch } from '../replica-rules.js';
@@ -54,6 +54,13 @@ export class ReplicaFiles implements PoolReplicas {
     };
   }
 
+  async openComplete(snapshotId: string): Promise<OpenSnapshot> {
+    return this.directory.use(async ({ layout }) => {
+      assertWhole(await this.#state(layout, (each) => each.replica(snapshotId)), snapshotId, this.pool);
+      return holdLoop(this.native, { backingPath: layout.replica(snapshotId), readOnly: true, label: snapshotId });
+    });
+  }
+
   async complete(snapshotId: string): Promise<void> {
     await this.directory.use(async ({ layout }) => {
       const temporaryPath = layout.unfinishedReplica(snapshotId);
@@ -87,8 +94,7 @@ export class ReplicaFiles implements PoolReplicas {
 
   async check(snapshotId: string, sizeBytes: bigint): Promise<void> {
     const state = await this.directory.use(({ layout }) => this.#state(layout, (each) => each.replica(snapshotId)));
-    const isWhole = state?.regular && state.immutable && state.matchesSeal && state.sizeBytes === sizeBytes;
-    if (!isWhole) throw changedReplica(snapshotId, this.pool);
+    if (assertWhole(state, snapshotId, this.pool).sizeBytes !== sizeBytes) throw changedReplica(snapshotId, this.pool);
   }
 
   async list(): Promise<Replica[]> {
@@ -142,6 +148,11 @@ export class ReplicaFiles implements PoolReplicas {
     if (state !== null) this.directory.assertOwn(pathIn(this.directory.layout), state);
     return state;
   }
+}
+
+function assertWhole(state: FileState | null, snapshotId: string, pool: string): FileState {
+  if (state?.regular && state.immutable && state.matchesSeal) return state;
+  throw changedReplica(snapshotId, pool);
 }
 
 /** The promise of each snapshot, by names of files. */

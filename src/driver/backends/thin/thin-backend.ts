@@ -64,6 +64,7 @@ export class ThinBackend implements Backend {
     makeRoom: async () => this.#open.replicas.makeRoom(),
     begin: async (...args) => this.#open.replicas.begin(...args),
     open: async (id) => this.#open.replicas.open(id),
+    openComplete: async (id) => this.#open.replicas.openComplete(id),
     complete: async (id) => this.#open.replicas.complete(id),
     promise: async (...args) => this.#open.replicas.promise(...args),
     delete: async (id) => this.#open.replicas.delete(id),

@@ -10,12 +10,13 @@ import { type FileHandle, open } from 'node:fs/promises';
 import { CsiError, errorCode } from '../../../base/errors.js';
 import type { ThinPoolStatus } from '../../native/dm-addon.js';
 import type { NativeRunner } from '../../native/pool.js';
-import type { PoolReplicas, Replica, ReplicaDevice } from '../backend.js';
+import type { OpenSnapshot, PoolReplicas, Replica, ReplicaDevice } from '../backend.js';
 import { changedReplica, flushed, isBegun, notPromised, punch } from '../replica-rules.js';
 import type { DeviceRecord } from './ledger/ledger.js';
 import { isWritable } from './pool/pool-health.js';
 import type { PoolParts } from './pool-parts.js';
 import type { ThinCopies } from './thin-copies.js';
+import { openCopy } from './thin-snapshots.js';
 
 export interface ReplicaDependencies extends PoolParts {
   native: NativeRunner;
@@ -77,6 +78,10 @@ export class ThinReplicas implements PoolReplicas {
         await devices.release(objectId);
       },
     };
+  }
+
+  async openComplete(snapshotId: string): Promise<OpenSnapshot> {
+    return openCopy(this.deps, snapshotId, await sealOf(this.deps, snapshotId));
   }
 
   /** The last close of the device has written everything to the pool, and the message that makes the seal commits it. */

@@ -53,32 +53,14 @@ export class ThinSnapshots implements PoolSnapshots {
   }
 
   async open(snapshotId: string): Promise<OpenSnapshot> {
-    const { copies, devices } = this.deps;
-    const snapshot = await this.#whole(snapshotId);
-    const objectId = `${snapshotId}.opened-${randomBytes(4).toString('hex')}`;
-    const { sizeBytes } = snapshot;
-    const copy = await copies.fork({ objectId, kind: 'opened', sizeBytes, lineage: objectId }, snapshot);
-    const close = () => this.#close(objectId);
-    try {
-      return { path: (await devices.activate(copy, true)).path, close };
-    } catch (thrown) {
-      await bestEffort(close, unreported);
-      throw thrown;
-    }
+    return openCopy(this.deps, snapshotId, await this.#whole(snapshotId));
   }
 
   /** Removes what a killed process had open, and returns the ids. */
   async sweep(): Promise<string[]> {
     const opened = (await this.deps.ledger.devices()).filter(({ kind }) => kind === 'opened');
-    for (const { objectId } of opened) await this.#close(objectId);
+    for (const { objectId } of opened) await closeCopy(this.deps, objectId);
     return opened.map(({ objectId }) => objectId);
-  }
-
-  async #close(objectId: string): Promise<void> {
-    const { devices, ledger, transactions } = this.deps;
-    await devices.release(objectId);
-    await transactions.settle();
-    if ((await ledger.device(objectId)) !== null) await transactions.delete(objectId);
   }
 
   async #whole(snapshotId: string): Promise<DeviceRecord> {
@@ -87,4 +69,31 @@ export class ThinSnapshots implements PoolSnapshots {
     rootOf(record, await metadata.devices([record.deviceId]), pool);
     return record;
   }
+}
+
+/** A copy of a device that is never activated itself, as a block device that refuses writes. The next start removes what is left. */
+export async function openCopy(
+  deps: Pick<SnapshotDependencies, 'copies' | 'devices' | 'ledger' | 'transactions'>,
+  snapshotId: string,
+  source: DeviceRecord,
+): Promise<OpenSnapshot> {
+  const objectId = `${snapshotId}.opened-${randomBytes(4).toString('hex')}`;
+  const { sizeBytes } = source;
+  const copy = await deps.copies.fork({ objectId, kind: 'opened', sizeBytes, lineage: objectId }, source);
+  const close = () => closeCopy(deps, objectId);
+  try {
+    return { path: (await deps.devices.activate(copy, true)).path, close };
+  } catch (thrown) {
+    await bestEffort(close, unreported);
+    throw thrown;
+  }
+}
+
+async function closeCopy(
+  { devices, ledger, transactions }: Parameters<typeof openCopy>[0],
+  objectId: string,
+): Promise<void> {
+  await devices.release(objectId);
+  await transactions.settle();
+  if ((await ledger.device(objectId)) !== null) await transactions.delete(objectId);
 }

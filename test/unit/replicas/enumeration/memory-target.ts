@@ -114,6 +114,10 @@ export class MemoryReplicas implements PoolReplicas {
     };
   }
 
+  openComplete(): never {
+    throw new Error('nobody reads a replica here');
+  }
+
   /** As a program does that has the device. */
   async write(id: string, offset: bigint, content: number): Promise<void> {
     const at = Number(offset) / BLOCK_BYTES;
