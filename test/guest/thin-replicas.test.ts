@@ -2,12 +2,18 @@
 import assert from 'node:assert/strict';
 import { closeSync, fsyncSync, openSync, readFileSync, writeSync } from 'node:fs';
 import type { Backend, PoolReplicas } from '../../src/driver/backends/backend.js';
+import { BackendRegistry } from '../../src/driver/backends/registry.js';
+import type { ReplicaRecord } from '../../src/driver/catalogue/records.js';
+import { ReplicaKeeper } from '../../src/driver/replicas/replica-keeper.js';
+import { OperationLocks } from '../../src/driver/volumes/operation-locks.js';
 import { newSnapshot, newVolume } from '../backend/harness.js';
 import { ReflinkPool } from '../backend/reflink-fixture.js';
 import { isNightly } from '../support/nightly.js';
 import { pullHistory } from '../support/pulled-history.js';
 import { seededRandom } from '../support/random.js';
+import { replicaRecord, volumeRecord } from '../support/records.js';
 import { refused } from '../support/refusal.js';
+import { PAGE_BYTES } from '../support/tagged-image.js';
 import { BLOCK_BYTES, nightlyPoolTest, poolTest, type ThinPoolOnDisks } from './thin-pool-on-disks.js';
 
 const ROUNDS = isNightly ? 6 : 3;
@@ -203,6 +209,60 @@ poolTest(
     assert.deepEqual([mode, usedDataBlocks], ['rw', 0n]);
     await complete(replicas, id, Buffer.alloc(SIZE, 1));
     await replicas.check(id, BigInt(SIZE));
+  },
+  { dataBytes: 32n << 20n },
+);
+
+poolTest(
+  'a pool that is low on space frees a replica, but none that is promised, also after a power cut',
+  async (pool) => {
+    const [promised, free] = [newSnapshot(), newSnapshot()];
+    const content = seededRandom('a promised replica').bytes(SIZE);
+    const rows = new Map<string, ReplicaRecord>();
+    for (const snapshotId of [promised, free]) {
+      await complete(pool.backend.replicas, snapshotId, content);
+      const usedNs = BigInt(Date.now()) * 1_000_000n;
+      rows.set(snapshotId, {
+        ...replicaRecord(volumeRecord(), { snapshotId, nextOffset: null, usedNs }),
+        pool: 'default',
+      });
+    }
+    const promise = async (id: string, promiseId: string | null) =>
+      void rows.set(id, { ...(rows.get(id) as ReplicaRecord), promiseId });
+    const keeper = (): ReplicaKeeper =>
+      new ReplicaKeeper({
+        catalogue: {
+          listReplicas: async () => [...rows.values()],
+          replicaById: async (id) => rows.get(id) ?? null,
+          replicaPromised: promise,
+          removeReplica: async (id) => void rows.delete(id),
+        },
+        registry: new BackendRegistry([pool.backend]),
+        locks: new OperationLocks(),
+        pulls: { isRunning: () => false },
+        transfers: { count: 0, endDeleted: async () => undefined },
+        lacksRows: () => false,
+        logger: { info: () => undefined, warn: (...line: unknown[]) => console.log('#', ...line) },
+      });
+    await keeper().promise(promised, 'f'.repeat(32));
+    await keeper().round();
+    assert.deepEqual([...rows.keys()], [promised, free]);
+    // Three quarters of the pool.
+    const volume = await pool.volume(24 << 20);
+    await volume.attach();
+    volume.write(0, (24 << 20) / PAGE_BYTES);
+    volume.sync();
+    await keeper().round();
+    assert.deepEqual([...rows.keys()], [promised]);
+    await pool.powerCut(() => volume.writeBlock(1));
+    // As a catalogue that does not know the promise.
+    await promise(promised, null);
+    await keeper().settle(pool.backend);
+    await keeper().round();
+    assert.equal(rows.get(promised)?.promiseId, 'f'.repeat(32));
+    assert.equal(await keeper().remove(promised), false);
+    await pool.remove(volume);
+    assert.ok((await contentOf(pool.backend, promised)).equals(content));
   },
   { dataBytes: 32n << 20n },
 );

@@ -10,6 +10,7 @@ import { StatusCode } from '../../src/base/errors.js';
 import { Authority, type CertificateFiles, tlsSettings } from './certificates.js';
 import { runCommand } from './command.js';
 import type { Message } from './csi-client.js';
+import { eventually } from './eventually.js';
 import { TestNetwork } from './network.js';
 import { createRequest, type HeldVolume, Orchestrator, type VolumeSpec } from './orchestrator.js';
 import { Plugin } from './plugin.js';
@@ -66,6 +67,11 @@ export class NodeCluster {
     return this.#poolPaths[node] ?? '';
   }
 
+  /** The setting. */
+  poolsOf(node: number): string {
+    return `main=${this.options.pools[node - 1] === 'thin' ? 'thin:' : ''}${this.poolPath(node)}`;
+  }
+
   nodeId(node: number): string {
     return `node-${node}`;
   }
@@ -102,7 +108,7 @@ export class NodeCluster {
     const address = `${this.network.address(node)}:9810`;
     this.#plugins[node] = await Plugin.start(this.place, {
       name: this.nodeId(node),
-      pools: `main=${this.options.pools[node - 1] === 'thin' ? 'thin:' : ''}${this.#poolPaths[node]}`,
+      pools: this.poolsOf(node),
       by: this.network.on(node),
       env: {
         BLOCKDELTA_NODE_ID: this.nodeId(node),
@@ -127,6 +133,14 @@ export class NodeCluster {
     renameSync(`${file}.new`, file);
   }
 
+  /** Says in the list that a node is gone, and waits until the router knows. */
+  async retire(node: number): Promise<void> {
+    const lines = (): number => this.router.log.split(`"retired":["${this.nodeId(node)}"]`).length;
+    const before = lines();
+    this.list({ retired: [node] });
+    await eventually('the list is read', () => lines() > before);
+  }
+
   /** Starts a node again with nothing of what it knew and had, under its name. */
   async reinstall(node: number): Promise<void> {
     await this.plugin(node).stop();
@@ -140,7 +154,7 @@ export class NodeCluster {
   async command(t: TestContext, node: number, ...args: string[]): Promise<string> {
     const env = {
       BLOCKDELTA_STATE_DIR: this.place.path(this.nodeId(node)),
-      BLOCKDELTA_POOLS: `main=${this.#poolPaths[node]}`,
+      BLOCKDELTA_POOLS: this.poolsOf(node),
     };
     const { stdout, stderr, code } = await runCommand(t, args, env);
     if (code !== 0) throw new Error(stderr);

@@ -5,11 +5,11 @@
 import assert from 'node:assert/strict';
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { closeSync, fsyncSync, openSync, readFileSync, renameSync, rmSync, writeSync } from 'node:fs';
+import { readFileSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, type TestContext } from 'node:test';
-import { nodeKey, nodeKeyOf } from '../../../src/base/csi/handles.js';
 import { runCommand } from '../../support/command.js';
+import { restoreCopy, takeWithCopy, untilCopied } from '../../support/copied-snapshot.js';
 import type { Message } from '../../support/csi-client.js';
 import { eventually } from '../../support/eventually.js';
 import { detachLoopForSure, loopsOf } from '../../support/loops.js';
@@ -20,6 +20,7 @@ import { refused } from '../../support/refusal.js';
 import { test } from '../../support/running-plugin.js';
 import { copyFiles, KEPT_COPY } from '../../support/snapshot-files.js';
 import { skipUnlessRoot } from '../../support/workspace.js';
+import { writeAt } from '../../support/write-at.js';
 
 const SIZE = 32 * MIB;
 const COPIES = { copies: '1' };
@@ -40,31 +41,19 @@ const isNoLongerUnavailable = ({ code }: { code?: number }): boolean => code !==
 const keepers = (snapshotId: string): number[] =>
   [2, 3].filter((node) => copyOn(node, snapshotId).join() === KEPT_COPY.join());
 
-function write(path: string, bytes: number, seed: string): void {
-  const file = openSync(path, 'r+');
-  writeSync(file, seededRandom(seed).bytes(bytes), 0, bytes, 0);
-  fsyncSync(file);
-  closeSync(file);
-}
+const take = (volume: HeldVolume, name: string, parameters?: object): Promise<Message> =>
+  takeWithCopy(cluster, volume, name, parameters);
 
-const take = (volume: HeldVolume, name: string, parameters: object = COPIES): Promise<Message> =>
-  cluster.router.client.controller.CreateSnapshot({ source_volume_id: volume.id, name, parameters });
+const untilReady = (volume: HeldVolume, name: string): Promise<string> => untilCopied(cluster, volume, name);
+
+function write(path: string, bytes: number, seed: string): void {
+  writeAt(path, 0, seededRandom(seed).bytes(bytes));
+}
 
 const isReady = async (snapshotId: string): Promise<boolean> => {
   const { snapshot } = await cluster.router.client.controller.GetSnapshot({ snapshot_id: snapshotId });
   return snapshot.ready_to_use;
 };
-
-/** As csi-snapshotter does it: the call is repeated until the snapshot is ready. */
-async function untilReady(volume: HeldVolume, name: string): Promise<string> {
-  let id = '';
-  await eventually(`${name} is ready`, async () => {
-    const { snapshot } = await untilReachable(() => take(volume, name));
-    id = snapshot.snapshot_id;
-    return snapshot.ready_to_use;
-  });
-  return id;
-}
 
 /** Listens on all ports of a node's transfers, so that none can be opened until the returned function is called. */
 async function takePorts(node: number): Promise<() => Promise<void>> {
@@ -78,22 +67,8 @@ async function takePorts(node: number): Promise<() => Promise<void>> {
   };
 }
 
-/** A volume of a class without `remoteSources`, made from the copy on this node, and in use. */
-async function restores(node: number, snapshotId: string, content: Buffer): Promise<HeldVolume> {
-  const orchestrator = cluster.orchestrator(node);
-  // The node that comes first for the orchestrator has no copy.
-  const restored = await cluster.create(1, `restored ${snapshotId}`, { snapshotId, sizeBytes: SIZE });
-  assert.equal(nodeKeyOf(restored.id), nodeKey(cluster.nodeId(node)));
-  assert.ok(readFileSync(await orchestrator.bringUp(restored)).equals(content));
-  return restored;
-}
-
-async function retire(node: number): Promise<void> {
-  const lines = (): number => cluster.router.log.split(`"retired":["${cluster.nodeId(node)}"]`).length;
-  const before = lines();
-  cluster.list({ retired: [node] });
-  await eventually('the list is read', () => lines() > before);
-}
+const restores = (node: number, snapshotId: string, content: Buffer): Promise<HeldVolume> =>
+  restoreCopy(cluster, [1, node], snapshotId, content);
 
 async function assertRestores(node: number, snapshotId: string, content: Buffer): Promise<void> {
   await cluster.orchestrator(node).remove(await restores(node, snapshotId, content));
@@ -291,7 +266,7 @@ test('volumes are made from copies when a node has lost its pool, or is retired,
   for (const device of loopsOf(join(cluster.poolPath(1), 'volumes', volume.id))) await detachLoopForSure(device);
   const spec = { snapshotId: id, sizeBytes: SIZE };
   await refused(cluster.create(node, 'too early', spec), 'UNAVAILABLE', /node-1/);
-  await retire(1);
+  await cluster.retire(1);
   const b = cluster.orchestrator(node);
   const recovered = await restores(node, id, content);
   assert.equal((await supersede(t, volume, recovered)).code, 0);
@@ -324,7 +299,7 @@ test('a node that was retired and has not booted is told what is superseded when
   assert.ok(node !== undefined);
   const content = readFileSync(volume.targetPath);
   await a.takeDown(volume);
-  await retire(1);
+  await cluster.retire(1);
   const recovered = await restores(node, id, content);
   assert.equal((await supersede(t, volume, recovered)).code, 0);
   cluster.list({ retired: [] });
