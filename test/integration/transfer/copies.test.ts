@@ -1,6 +1,7 @@
 /**
  * Snapshots with a copy on another node: three nodes in network namespaces, pools of their own, and a router. When they are ready,
- * what stays after a deletion and while nodes are away, and that nothing but a deletion removes a copy.
+ * what stays after a deletion and while nodes are away, and that nothing but a deletion removes a copy. Volumes that take the place
+ * of others, and their backups.
  */
 import assert from 'node:assert/strict';
 import { execFileSync, spawn } from 'node:child_process';
@@ -8,6 +9,7 @@ import { once } from 'node:events';
 import { readFileSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, type TestContext } from 'node:test';
+import { backedUp } from '../../support/backups.js';
 import { runCommand } from '../../support/command.js';
 import { restoreCopy, takeWithCopy, untilCopied } from '../../support/copied-snapshot.js';
 import type { Message } from '../../support/csi-client.js';
@@ -345,9 +347,7 @@ test('copies are compared with their snapshots, and those that differ, are lost 
     const before = `${file}.before`;
     execFileSync('chattr', ['-i', file]);
     execFileSync('touch', ['--reference', file, before]);
-    const fd = openSync(file, 'r+');
-    writeSync(fd, Buffer.alloc(1), 0, 1, offset);
-    closeSync(fd);
+    writeAt(file, offset, Buffer.alloc(1));
     execFileSync('touch', [...touch.map((each) => each.replace('BEFORE', before)), file]);
     rmSync(before);
     execFileSync('chattr', ['+i', file]);
@@ -383,5 +383,58 @@ test('copies are compared with their snapshots, and those that differ, are lost 
   await a.deleteSnapshot(id);
   assert.equal((await verify('--verify', id)).code, 4);
   await a.takeDown(volume);
+  await a.delete(volume);
+});
+
+test('the first backup of a volume that was moved is full and says why, and the next one is incremental', async (t) => {
+  const [a, b] = [cluster.orchestrator(1), cluster.orchestrator(2)];
+  const { client } = cluster.router;
+  const backUp = (node: number, snapshotId: string) =>
+    backedUp(
+      t,
+      {
+        endpoint: cluster.plugin(node).endpoint,
+        directory: cluster.place.path('backups'),
+        temporary: cluster.place.directory,
+      },
+      snapshotId,
+    );
+  const volume = await untilReachable(() => volumeOn1('backed up'));
+  const base = await a.snapshot(volume);
+  assert.equal((await backUp(1, base)).method, 'full');
+  write(volume.targetPath, MIB, 'with the move');
+  await a.takeDown(volume);
+  assert.equal((await askRouter(t, 'cordon', volume.id)).code, 0);
+  const snapshotId = await a.snapshot(volume);
+  const moved = await cluster.create(2, 'moved', {
+    snapshotId,
+    sizeBytes: SIZE,
+    parameters: { remoteSources: 'true' },
+  });
+  assert.equal((await supersede(t, volume, moved)).code, 0);
+  write(await b.bringUp(moved), 4096, 'after the move');
+
+  const target = await b.snapshot(moved);
+  const full = await backUp(2, target);
+  const reason = 'there is no backup of an earlier snapshot of the volume';
+  assert.deepEqual([full.method, full.reason], ['full', reason]);
+  assert.equal(JSON.parse(readFileSync(full.manifest, 'utf8')).reason, reason);
+  const restored = cluster.place.path('restored.raw');
+  const choice = ['--volume', moved.id, '--snapshot', target, '--to', restored];
+  assert.equal((await runCommand(t, ['restore', cluster.place.path('backups'), ...choice])).code, 0);
+  assert.ok(readFileSync(restored).equals(readFileSync(moved.targetPath)));
+
+  // As Velero calls: its base is deleted, and the handle is all that it knows.
+  await a.deleteSnapshot(base);
+  await refused(client.delta(base, target), 'INVALID_ARGUMENT', /belong to different nodes/);
+  assert.ok((await client.allocated(target)).ranges.length > 0);
+  await b.deleteSnapshot(target);
+  write(moved.targetPath, 8192, 'the day after');
+  const next = await b.snapshot(moved);
+  assert.deepEqual((await client.delta(target, next)).ranges, [{ offset: 0n, size: 8192n }]);
+  const incremental = await backUp(2, next);
+  assert.deepEqual([incremental.base_snapshot_id, incremental.range_bytes], [target, '8192']);
+  for (const id of [snapshotId, next]) await a.deleteSnapshot(id);
+  await b.remove(moved);
   await a.delete(volume);
 });
