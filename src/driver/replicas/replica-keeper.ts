@@ -74,8 +74,8 @@ export class ReplicaKeeper extends Periodic {
   }
 
   /**
-   * Removes the replica that is kept for this promise, or a part of one that was to be promised. Succeeds if there is none.
-   * ABORTED while it is in use.
+   * Removes the replica that is kept for this promise, or that is promised to nobody: a router that is late would promise it
+   * otherwise, after the end. Succeeds if there is none. ABORTED while it is in use.
    *
    * @param promiseId null: the complete replica goes, whatever it is promised to, because its snapshot was deleted
    */
@@ -85,9 +85,9 @@ export class ReplicaKeeper extends Periodic {
       // The pools, not the rows, which may be lost.
       for (const { replicas } of registry.all) {
         const held = (await replicas?.list())?.find((each) => each.snapshotId === snapshotId);
-        const isMeant =
-          promiseId === null ? held?.isComplete : held?.promiseId === promiseId || held?.isComplete === false;
-        if (isMeant !== true) continue;
+        if (held === undefined) continue;
+        const isMeant = promiseId === null ? held.isComplete : held.promiseId === null || held.promiseId === promiseId;
+        if (!isMeant) continue;
         this.#assertNotPulled(snapshotId);
         await replicas?.delete(snapshotId);
         await catalogue.removeReplica(snapshotId);
