@@ -2,8 +2,9 @@
  * The copies of this node's snapshots that other nodes are to keep: which are to be made, which are kept, and which are to be
  * removed. Knows no other node; a router does the work, and reports it here.
  *
- * A row names its copy by a random id that is never used again, and goes only one way: pending, kept, ending, removed. So a row
- * in a catalogue from a backup may be behind, but whatever it says is to be removed was given up for ever.
+ * A row names its copy by an id that is never used again, and goes only one way: pending, kept, ending, removed. So a row in a
+ * catalogue from a backup may be behind, but whatever it says is to be removed was given up for ever. Of two ids for a snapshot
+ * the greater one was chosen later: by that the other node knows a message that is late.
  */
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
 import type { ListedCopy } from '../catalogue/records.js';
@@ -50,7 +51,7 @@ export class Copies {
 
   /** Gives a pending copy to another node. Nothing if it is not pending any more. */
   async choose({ snapshotId, promiseId }: CopyId, nodeId: string): Promise<void> {
-    await this.options.catalogue.chooseCopy(promiseId, newCopy(snapshotId, nodeId));
+    await this.options.catalogue.chooseCopy(promiseId, newCopy(snapshotId, nodeId, promiseId));
     this.#failures.delete(promiseId);
   }
 

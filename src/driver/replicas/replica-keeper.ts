@@ -60,7 +60,10 @@ export class ReplicaKeeper extends Periodic {
     }
   }
 
-  /** Promises a complete replica to the node of its snapshot. NOT_FOUND if there is none. ABORTED while it is in use. */
+  /**
+   * Promises a complete replica to the node of its snapshot. NOT_FOUND if there is none. ABORTED while it is in use, and if it was
+   * promised for a later choice: a router that is late does not know that this one was given up.
+   */
   async promise(snapshotId: string, promiseId: string): Promise<void> {
     const { catalogue, locks, registry } = this.options;
     await locks.run([snapshotKey(snapshotId)], async () => {
@@ -68,6 +71,8 @@ export class ReplicaKeeper extends Periodic {
       const { replicas } = record?.nextOffset === null ? registry.owning(record.pool) : {};
       if (replicas === undefined)
         throw CsiError.notFound(`this node has no complete replica of snapshot ${snapshotId}`);
+      if ((record?.promiseId ?? '') > promiseId)
+        throw CsiError.aborted(`the replica of snapshot ${snapshotId} is promised for a later choice`);
       await replicas.promise(snapshotId, promiseId);
       await catalogue.replicaPromised(snapshotId, promiseId);
     });

@@ -185,13 +185,22 @@ async function insertRows(
   return { group, members: await catalogue.insertGroup(group, pending) };
 }
 
-/** A copy that another node is to make. */
-export const newCopy = (snapshotId: string, nodeId: string): CopyRecord => ({
-  promiseId: randomBytes(16).toString('hex'),
+/** A copy that another node is to make. @param instead the promise that it replaces */
+export const newCopy = (snapshotId: string, nodeId: string, instead = ''): CopyRecord => ({
+  promiseId: newPromise(instead),
   snapshotId,
   nodeId,
   state: 'pending',
 });
+
+const STAMP_DIGITS = 12;
+
+/** 32 hexadecimal digits that are never used again: the time in ms, later than that of the promise before, and random ones. */
+function newPromise(before: string): string {
+  const earliest = Number.parseInt(before.slice(0, STAMP_DIGITS), 16) + 1 || 0;
+  const stamp = Math.max(Date.now(), earliest).toString(16).padStart(STAMP_DIGITS, '0');
+  return `${stamp}${randomBytes(10).toString('hex')}`;
+}
 
 async function commitRows(
   catalogue: AsyncCatalogue,

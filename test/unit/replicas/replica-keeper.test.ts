@@ -8,7 +8,7 @@ import { ReplicaKeeper } from '../../../src/driver/replicas/replica-keeper.js';
 import { OperationLocks } from '../../../src/driver/volumes/operation-locks.js';
 import { replicaRecord, volumeRecord } from '../../support/records.js';
 
-const FIRST = '1'.repeat(32);
+const [FIRST, LATER] = ['1'.repeat(32), '2'.repeat(32)] as const;
 const SNAPSHOT = 'snap';
 
 /** With a complete replica that is promised to nobody. */
@@ -47,5 +47,17 @@ test('a promise that has ended is not made any more', async () => {
   const { keeper, promiseOf } = keeperOf();
   await keeper.endPromise(SNAPSHOT, FIRST);
   await assert.rejects(keeper.promise(SNAPSHOT, FIRST), { code: StatusCode.NOT_FOUND });
+  assert.equal(promiseOf(), undefined);
+});
+
+test('a replica is promised for the latest choice, whatever comes late', async () => {
+  const { keeper, promiseOf } = keeperOf();
+  await keeper.promise(SNAPSHOT, FIRST);
+  await keeper.promise(SNAPSHOT, LATER);
+  await keeper.promise(SNAPSHOT, LATER);
+  await assert.rejects(keeper.promise(SNAPSHOT, FIRST), { code: StatusCode.ABORTED });
+  await keeper.endPromise(SNAPSHOT, FIRST);
+  assert.equal(promiseOf(), LATER);
+  await keeper.endPromise(SNAPSHOT, LATER);
   assert.equal(promiseOf(), undefined);
 });
