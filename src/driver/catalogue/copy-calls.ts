@@ -7,9 +7,15 @@ import { copyRow } from './rows.js';
 
 export function copyCalls(database: SqliteConnection) {
   return {
-    /** The copies that other nodes are to make of snapshots that are ready, and those that they are to remove. */
+    /**
+     * The copies that other nodes are to make of snapshots that are ready, and those that they are to remove. A copy that was
+     * given up for another node stays until that one keeps it: it may be complete, and the only one.
+     */
     unsettledCopies: reads((): ListedCopy[] =>
-      copiesWhere(database, "copies.state <> 'kept' AND (copies.state = 'ending' OR snapshots.state = 'ready')"),
+      copiesWhere(
+        database,
+        `copies.state <> 'kept' AND IIF(copies.state = 'ending', COALESCE(awaits_copy, 0) = 0, snapshots.state = 'ready')`,
+      ),
     ),
     keptCopies: reads((): ListedCopy[] => copiesWhere(database, "copies.state = 'kept'")),
     /** Replaces the node that is to make a copy: its promise, if it makes one yet, is to be ended. Nothing unless it is pending. */

@@ -93,6 +93,22 @@ test('choosing another node gives up the promise of the first in the same change
   assert.deepEqual(statesOf(snapshot.snapshotId), { b: 'ending', c: 'kept' });
 });
 
+test('a copy that was given up for another node is removed once that one keeps it, or the snapshot is deleted', () => {
+  for (const isKept of [true, false]) {
+    const { snapshot, copy } = take('b');
+    const second = newCopy(snapshot.snapshotId, 'c', copy.promiseId);
+    catalogue.chooseCopy(copy.promiseId, second);
+    const removed = (): string[] =>
+      catalogue.unsettledCopies().flatMap(({ nodeId, state }) => (state === 'ending' ? [nodeId] : []));
+    assert.deepEqual(removed(), []);
+    if (isKept) catalogue.copyKept(second.promiseId);
+    else catalogue.removeSnapshot(snapshot.snapshotId, null);
+    assert.deepEqual(removed(), isKept ? ['b'] : ['b', 'c']);
+    catalogue.copyEnded(copy.promiseId);
+    catalogue.copyEnded(second.promiseId);
+  }
+});
+
 test('the id of a later choice is greater, also when the clock is set back', () => {
   const tomorrow = (Date.now() + 86_400_000).toString(16).padStart(12, '0');
   for (const instead of [newCopy('snap', 'b').promiseId, `${tomorrow}${'f'.repeat(20)}`, 'e'.repeat(32)]) {
