@@ -3,13 +3,10 @@
  * and something else at every point of the first call: a complete replica is its snapshot, and a pull that nothing disturbs ends.
  * docs/engineering/transfers.md has the argument.
  */
-import assert from 'node:assert/strict';
-import { once } from 'node:events';
 import { test } from 'node:test';
-import { Worker } from 'node:worker_threads';
 import { isNightly } from '../../../support/nightly.js';
+import { enumerateThere } from '../../../support/own-thread.js';
 import type { Bounds } from './enumeration.js';
-import type { EnumerationAnswer } from './enumeration-worker.js';
 
 const WHOLE = ['grow', 'write 0', 'write 1', 'snapshot'];
 /** The next pull has a base, and two pieces: one that frees a block and copies another, and one that only copies. */
@@ -39,11 +36,5 @@ const EXTENTS: readonly Bounds[] = isNightly
     ];
 
 test('a complete replica is its snapshot after each history, and a pull that nothing disturbs ends', async (t) => {
-  for (const workerData of EXTENTS) {
-    const worker = new Worker(new URL('./enumeration-worker.js', import.meta.url), { workerData });
-    const ended = Promise.all([once(worker, 'message'), once(worker, 'exit')]);
-    const [[answer]] = (await ended) as [[EnumerationAnswer], unknown];
-    t.diagnostic(answer.said);
-    assert.equal(answer.failure, null);
-  }
+  for (const said of await enumerateThere(import.meta.resolve('./enumeration.js'), EXTENTS)) t.diagnostic(said);
 });

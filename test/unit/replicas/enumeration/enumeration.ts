@@ -3,13 +3,16 @@
  * looked at once. At each point of a call the node that pulls may be killed, a message be lost, or something else happen.
  */
 import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { setImmediate as turn } from 'node:timers/promises';
 import { CsiError } from '../../../../src/base/errors.js';
 import { Cluster, type Point, type Visit } from './cluster.js';
 import { check, meetingsIn, type Operation, operationIn, operationsIn, pullsIn } from './operations.js';
 import { World } from './world.js';
 
-export interface Extent {
+interface Extent {
   histories: number;
   worlds: number;
   kills: number;
@@ -35,7 +38,25 @@ interface Reached {
 /** How often a pull may be asked for before it has to be there: once more for each thing that was going on. */
 const ATTEMPTS = 3;
 
-export class Enumeration {
+/** Resolves to the extents, in words. */
+export async function enumerate(asked: readonly Bounds[]): Promise<string[]> {
+  const extents: string[] = [];
+  for (const bounds of asked) extents.push(await extentOf(bounds));
+  return extents;
+}
+
+async function extentOf(bounds: Bounds): Promise<string> {
+  const directory = mkdtempSync(join(tmpdir(), 'lists-'));
+  try {
+    const { histories, worlds, kills, losses, meetings } = await new Enumeration(directory).run(bounds);
+    const counts = `${histories} histories, ${kills} kills, ${losses} lost messages, ${meetings} meetings, ${worlds} worlds`;
+    return `${bounds.first.length} and ${bounds.length} operations: ${counts}`;
+  } finally {
+    rmSync(directory, { recursive: true });
+  }
+}
+
+class Enumeration {
   readonly extent: Extent = { histories: 0, worlds: 1, kills: 0, losses: 0, meetings: 0 };
   readonly #seen = new Set<string>();
   #next: Reached[] = [];
