@@ -11,7 +11,7 @@ import { CsiError } from '../../../../src/base/errors.js';
 import type { Backend } from '../../../../src/driver/backends/backend.js';
 import type { BackendRegistry } from '../../../../src/driver/backends/registry.js';
 import type { AsyncCatalogue } from '../../../../src/driver/catalogue/catalogue-client.js';
-import type { CopyRecord, ReplicaRecord, ListedCopy } from '../../../../src/driver/catalogue/records.js';
+import type { CopyRecord, ListedCopy, ReplicaRecord } from '../../../../src/driver/catalogue/records.js';
 import { CATALOGUE_STEPS } from '../../../../src/driver/catalogue/schema.js';
 import { type Catalogue, catalogueCalls } from '../../../../src/driver/catalogue/sqlite-catalogue.js';
 import { SqliteConnection } from '../../../../src/driver/database/connection.js';
