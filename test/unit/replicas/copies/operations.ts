@@ -145,7 +145,9 @@ export async function finish(cluster: Cluster): Promise<void> {
       assert.ok(isSettled, `a copy of ${id} is not settled`);
     }
   };
+  const before = cluster.look().copy();
   await settle(cluster);
+  check(before, cluster.look());
   await left(world.told);
   for (const id of world.snapshotIds) await cluster.delete(0, id);
   await settle(cluster);
