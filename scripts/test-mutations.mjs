@@ -84,28 +84,31 @@ console.log(`\n${sum.passed} passed, ${sum.failed} failed, 0 skipped`);
 process.exit(sum.failed === 0 && sum.passed > 0 ? 0 : 1);
 
 async function main(patterns) {
-  const { status, output } = await run(COMPILE, ROOT);
-  if (status !== 0) throw new Error(`the tests cannot be compiled\n${tail(output)}`);
-  const list = join(ROOT, '.test-build/test/mutations/mutations.js');
+  const trees = Object.fromEntries(Object.keys(KINDS).map((name) => [name, join(directory, name.slice(0, 1))]));
+  // Not here: other tests of the suite use what is built here.
+  await prepare(KINDS.typescript, trees.typescript);
+  const list = join(trees.typescript, '.test-build/test/mutations/mutations.js');
   const { MUTATIONS } = await import(pathToFileURL(list).href);
   const wanted = MUTATIONS.filter(
     ({ breaks, file, test }) =>
       patterns.length === 0 ||
       patterns.some((pattern) => pattern.test(`${breaks} ${file} ${test.file} ${test.name}`)),
   );
+  const native = wanted.filter(KINDS.native.isOf);
+  if (native.length > 0) await prepare(KINDS.native, trees.native);
   await Promise.all(
-    Object.values(KINDS).map((kind, index) =>
-      runAll(kind, wanted.filter(kind.isOf), join(directory, `${index}`)),
-    ),
+    Object.entries(KINDS).map(([name, kind]) => runAll(kind, wanted.filter(kind.isOf), trees[name])),
   );
+}
+
+async function prepare(kind, tree) {
+  copyTree(tree, kind.outputs);
+  const { status, output } = await run(kind.build, tree);
+  if (status !== 0) throw new Error(`the tests cannot be built\n${tail(output)}`);
 }
 
 /** One after the other: first the tests as they are, then each mutation. */
 async function runAll(kind, mutations, tree) {
-  if (mutations.length === 0) return;
-  copyTree(tree, kind.outputs);
-  const { status, output } = await run(kind.build, tree);
-  if (status !== 0) throw new Error(`the tests cannot be built\n${tail(output)}`);
   const unfit = await unfitTests(kind, mutations, tree);
   // A file at a time, so that an object is compiled no more often than necessary.
   for (const mutation of [...mutations].sort((a, b) => (a.file < b.file ? -1 : 1))) {
