@@ -61,7 +61,7 @@ refuses('INVALID_ARGUMENT', /^volume_capabilities\[1\]/, {
   'a capability without an access mode': capable({ block: {} }),
   'an empty capability': capable({}),
   ...Object.fromEntries(
-    ['READER_ONLY', 'SINGLE_WRITER', 'MULTI_WRITER'].map((mode) => [
+    ['SINGLE_WRITER', 'MULTI_WRITER'].map((mode) => [
       `CV5: access mode MULTI_NODE_${mode}`,
       capable(blockCapability(`MULTI_NODE_${mode}`)),
     ]),
@@ -167,6 +167,39 @@ for (const [title, capacity_range, bytes, capability = BLOCK] of SIZES) {
     await remove(answer);
   });
 }
+
+const READERS = blockCapability('MULTI_NODE_READER_ONLY');
+
+refuses('INVALID_ARGUMENT', /^volume_capabilities: .* is for a volume from a snapshot, and excludes all other modes/, {
+  'CV5: MULTI_NODE_READER_ONLY without a source': { volume_capabilities: [READERS] },
+  'CV5: MULTI_NODE_READER_ONLY beside a mode that writes': capable(READERS),
+});
+
+test('CV5, VC: a volume from a snapshot can be for readers alone, has no other use, and does not grow', async () => {
+  const source = await orchestrator.create('source');
+  const snapshotId = await orchestrator.snapshot(source);
+  const request = { ...createRequest('readers', { snapshotId }), volume_capabilities: [READERS] };
+  const cloned = { ...request, ...from({ volume: { volume_id: source.id } }) };
+  await refused(create(cloned), 'INVALID_ARGUMENT', /is for a volume from a snapshot/);
+  const mixed = { ...request, volume_capabilities: [READERS, BLOCK] };
+  await refused(create(mixed), 'INVALID_ARGUMENT', /excludes all other modes/);
+  const made = await create(request);
+  assert.deepEqual(await create(request), made);
+  const { volume_id } = made['volume'];
+  const grown = { volume_id, capacity_range: { required_bytes: 2 * source.sizeBytes } };
+  await refused(controller().ControllerExpandVolume(grown), 'INVALID_ARGUMENT', /is only read/);
+  const confirms = async (id: string, capability: Message): Promise<boolean> => {
+    const asked = { volume_id: id, volume_capabilities: [capability] };
+    return (await controller().ValidateVolumeCapabilities(asked))['confirmed'] != null;
+  };
+  assert.deepEqual(
+    [await confirms(volume_id, READERS), await confirms(volume_id, BLOCK), await confirms(source.id, READERS)],
+    [true, false, false],
+  );
+  await remove(made);
+  await orchestrator.deleteSnapshot(snapshotId);
+  await orchestrator.delete(source);
+});
 
 const ACCEPTED: Requests = {
   'CV5: every single-node mode, block beside mount, and no file system type': {

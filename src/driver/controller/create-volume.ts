@@ -7,9 +7,11 @@ import {
   requireString,
 } from '../../base/csi/fields.js';
 import type { ResponseOf } from '../../base/csi/service.js';
+import { CsiError } from '../../base/errors.js';
 import { limitedText } from '../csi/messages.js';
 import { isOrchestratorKey } from '../csi/orchestrator-keys.js';
 import { readyVolume } from '../volumes/ready-volume.js';
+import { uncreatableReason, unusableReason } from '../volumes/volume-rules.js';
 import type { Handler } from './controller-dependencies.js';
 import { volumeMessage } from './record-messages.js';
 import { assertAllServed, parseCreateVolume, topologyProblem, unservedReason } from './requests.js';
@@ -17,6 +19,8 @@ import { assertAllServed, parseCreateVolume, topologyProblem, unservedReason } f
 export const createVolume: Handler<'CreateVolume'> = async (deps, request, context) => {
   const { requirement, ...spec } = parseCreateVolume(request);
   assertAllServed(spec.capabilities, 'volume_capabilities');
+  const reason = uncreatableReason(spec);
+  if (reason !== null) throw CsiError.invalidArgument(`volume_capabilities: ${reason}`);
   const problem = topologyProblem(requirement, deps.config);
   const { signal, deadline } = context;
   const wanted = { ...spec, topologyProblem: problem, deadline };
@@ -46,7 +50,9 @@ export const validateVolumeCapabilities: Handler<'ValidateVolumeCapabilities'> =
   if (!Object.keys(context).every(isOrchestratorKey)) {
     return notConfirmed(`volume_context has a key that volume ${volume.volumeId} was not created with`);
   }
-  const reason = unservedReason(capabilities);
+  const unusable = (): string | null =>
+    capabilities.map((capability) => unusableReason(volume, capability)).find((found) => found !== null) ?? null;
+  const reason = unservedReason(capabilities) ?? unusable();
   if (reason !== null) return notConfirmed(reason);
   return {
     confirmed: {

@@ -42,7 +42,7 @@ import { isPublishedReadOnly } from '../usage/publications.js';
 import { seeVolume } from '../usage/volume-view.js';
 import { pathKey, volumeKey } from '../volumes/operation-locks.js';
 import { ifReady, readyVolume, volumeNotFound } from '../volumes/ready-volume.js';
-import { unsupportedReason } from '../volumes/volume-rules.js';
+import { unsupportedReason, unusableReason } from '../volumes/volume-rules.js';
 import { expandVolume } from './expand-volume.js';
 import type { NodeDependencies } from './node-dependencies.js';
 import {
@@ -245,7 +245,7 @@ function parseServed(
   parseMap(request.publish_context, 'publish_context');
   assertContextOf(volume.volumeId, parseMap(request.volume_context, 'volume_context'));
   const capability = parseVolumeCapability(request.volume_capability, 'volume_capability');
-  const reason = unsupportedReason(capability);
+  const reason = unsupportedReason(capability) ?? unusableReason(volume, capability);
   if (reason !== null) {
     throw CsiError.failedPrecondition(
       `volume ${volume.volumeId} cannot be used with this volume_capability: ${reason}`,

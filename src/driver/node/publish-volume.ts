@@ -3,8 +3,8 @@
  *
  * This file makes the target. A file system is published by a bind mount of the staging directory, a raw block volume by a bind
  * mount of its device node. The record is written before anything is mounted, and unpublish-volume.ts removes it after
- * everything is gone. SINGLE_NODE_MULTI_WRITER allows several targets at a time, the other access modes allow one. Requests
- * arrive parsed.
+ * everything is gone. SINGLE_NODE_MULTI_WRITER and MULTI_NODE_READER_ONLY allow several targets at a time, the other access modes
+ * allow one. Requests arrive parsed.
  */
 
 import { isDeepStrictEqual } from 'node:util';
@@ -239,7 +239,7 @@ async function forget(deps: NodeDependencies, record: PublicationRecord): Promis
 /** Why the volume cannot have two targets at once; null if it can. */
 function conflict(elsewhere: PublicationRecord, request: PublicationRecord): string | null {
   const { accessMode, accessType } = request.capability;
-  if (accessMode !== 'SINGLE_NODE_MULTI_WRITER') {
+  if (accessMode !== 'SINGLE_NODE_MULTI_WRITER' && accessMode !== 'MULTI_NODE_READER_ONLY') {
     return `access mode ${accessMode} allows one target at a time`;
   }
   if (!isDeepStrictEqual(elsewhere.capability, request.capability)) {

@@ -33,6 +33,7 @@ import {
   viewVolume,
 } from '../usage/volume-view.js';
 import { markInitialized } from '../volumes/pristine.js';
+import { isReadOnlyVolume } from '../volumes/volume-rules.js';
 import { stageFileSystem } from './file-system.js';
 import { growStaged, growsMounted } from './growth.js';
 import { releaseUnused } from './mount-guard.js';
@@ -90,6 +91,7 @@ export async function stageVolume(
       await stageFileSystem(deps, staging, mounts);
     }
     await recordGrowth(deps, volume, capability, directory);
+    await protect(deps, volume, attachment);
   } catch (thrown) {
     const onFailure = logLeftover(deps.logger, {
       stays: `the device of volume ${volume.volumeId}, attached for a staging at ${request.stagingPath} that failed`,
@@ -211,6 +213,16 @@ async function confirmStaged(
     }
   }
   await recordGrowth(deps, volume, capability, staged.entry.mountPoint);
+  await protect(deps, volume, attachment);
+}
+
+/** Sets the device of a volume that is only read to read-only. Not before its mount, which replays the file system's journal. */
+async function protect(
+  { native }: NodeDependencies,
+  volume: VolumeRecord,
+  { devicePath }: Pick<Attachment, 'devicePath'>,
+): Promise<void> {
+  if (isReadOnlyVolume(volume)) await native.run('setDeviceReadOnly', { devicePath, readOnly: true });
 }
 
 function kernelAgrees(staged: Exclude<Occupant, { kind: 'nothing' }>, capability: VolumeCapability): boolean {

@@ -22,6 +22,7 @@ import {
   usesOf,
   type VolumeView,
 } from '../usage/volume-view.js';
+import { isReadOnlyVolume } from '../volumes/volume-rules.js';
 import type { NodeDependencies } from './node-dependencies.js';
 import { lookAt, type Place, placeSeen, seePlace } from './paths.js';
 import { liftPod } from './volume-settings.js';
@@ -152,6 +153,7 @@ async function restoreDevice(
     // The limits end with the pod; failing to lift them must not keep the volume published.
     await liftPod(deps, podUid, devicePath).catch(() => undefined);
   }
-  if (others.some((record) => record.readOnly || isReaderOnly(record.capability))) return;
+  if (isReadOnlyVolume(view.volume) || others.some((record) => record.readOnly || isReaderOnly(record.capability)))
+    return;
   await deps.native.run('setDeviceReadOnly', { devicePath, readOnly: false });
 }

@@ -250,7 +250,7 @@ export async function placeInUse(
 
 /** Whether the capability itself excludes writing. */
 export function isReaderOnly(capability: VolumeCapability): boolean {
-  if (capability.accessMode === 'SINGLE_NODE_READER_ONLY') return true;
+  if (capability.accessMode.endsWith('_READER_ONLY')) return true;
   return capability.accessType === 'mount' && splitFlags(capability.mountFlags).includes('ro');
 }
 

@@ -7,12 +7,13 @@
  */
 
 import type { CapacityRange } from '../../base/csi/volume-capability.js';
+import { CsiError } from '../../base/errors.js';
 import type { Backend } from '../backends/backend.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
 import type { VolumeRecord } from '../catalogue/records.js';
 import type { ManagerDependencies } from './manager-dependencies.js';
 import type { PoolAdmission } from './pool-admission.js';
-import { assertUnderLimit, expandedSize } from './volume-rules.js';
+import { assertUnderLimit, expandedSize, isReadOnlyVolume } from './volume-rules.js';
 
 /** Returns the volume with its new size. The caller holds the volume's lock. */
 export async function expandVolume(
@@ -21,6 +22,11 @@ export async function expandVolume(
   volume: VolumeRecord,
   range: CapacityRange,
 ): Promise<VolumeRecord> {
+  if (isReadOnlyVolume(volume)) {
+    throw CsiError.invalidArgument(
+      `volume_id: volume ${volume.volumeId} is only read (MULTI_NODE_READER_ONLY), so nothing could grow what it holds`,
+    );
+  }
   const backend = registry.owning(volume.pool);
   // Growing a truncated file would present zeros in place of the lost content.
   await backend.volumes.check(volume.volumeId, volume.sizeBytes);

@@ -27,6 +27,7 @@ const ACCESS_MODES: readonly string[] = [
   'SINGLE_NODE_READER_ONLY',
   'SINGLE_NODE_SINGLE_WRITER',
   'SINGLE_NODE_MULTI_WRITER',
+  'MULTI_NODE_READER_ONLY',
 ];
 
 /** Why a capability is not supported, in a few words; null if it is. */
@@ -42,6 +43,29 @@ export function unsupportedReason(capability: VolumeCapability): string | null {
     return 'volume_mount_group is not supported: VOLUME_MOUNT_GROUP is not advertised';
   }
   return null;
+}
+
+/** Whether the volume was made to be read by anybody on its node: MULTI_NODE_READER_ONLY is its only access mode. */
+export const isReadOnlyVolume = ({ capabilities }: Pick<VolumeRecord, 'capabilities'>): boolean =>
+  capabilities.some(({ accessMode }) => accessMode === 'MULTI_NODE_READER_ONLY');
+
+/** Why no volume can be made with these capabilities; null if one can. */
+export function uncreatableReason({
+  capabilities,
+  sourceSnapshotId,
+}: Pick<VolumeRecord, 'capabilities' | 'sourceSnapshotId'>): string | null {
+  if (!isReadOnlyVolume({ capabilities })) return null;
+  const isOnly = capabilities.every((capability) => isReadOnlyVolume({ capabilities: [capability] }));
+  if (isOnly && sourceSnapshotId !== null) return null;
+  return 'access mode MULTI_NODE_READER_ONLY is for a volume from a snapshot, and excludes all other modes';
+}
+
+/** Why this volume is not used with the capability, which is supported for others; null if it is. */
+export function unusableReason(volume: VolumeRecord, capability: VolumeCapability): string | null {
+  if (isReadOnlyVolume(volume) === isReadOnlyVolume({ capabilities: [capability] })) return null;
+  return isReadOnlyVolume(volume)
+    ? 'it was made with access mode MULTI_NODE_READER_ONLY, and is used with no other one'
+    : 'access mode MULTI_NODE_READER_ONLY is for volumes that were made with it, from a snapshot';
 }
 
 export interface SizeRequest {
