@@ -43,7 +43,7 @@ export const routerRpcs = (side: RouterSide): ServedRpc[] =>
     requestType: requestTypeOf(routerProto().root, ROUTER_SERVICE, name),
     handler: (find) => async (request: never, context: CallContext) => {
       // This call waits until the nodes are listed.
-      await find('Controller', 'CreateVolume', context.signal);
+      await find('Controller', 'CreateVolume', context);
       return HANDLERS[name](side, request, context);
     },
   }));

@@ -2,7 +2,8 @@
 
 import { setFlagsFromString } from 'node:v8';
 import type { Logger } from 'pino';
-import type { AnyService } from '../base/csi/service.js';
+import { probe } from '../base/csi/probe.js';
+import type { AnyService, CallContext } from '../base/csi/service.js';
 import { LISTENER_FILES, PROCESS_FILES } from '../base/listening/open-files.js';
 import { TlsFiles } from '../base/listening/tls-files.js';
 import { packageVersion } from '../base/version.js';
@@ -69,7 +70,7 @@ export async function createRouter(
       unary: {
         GetPluginInfo: async () => ({ name: driverName, vendor_version: vendorVersion }),
         GetPluginCapabilities: pluginCapabilities,
-        Probe: async () => ({ ready: { value: nodes.isReady } }),
+        Probe: (_request: object, context: CallContext) => probe(async () => nodes.isReady, context),
       },
       streams: {},
     } as unknown as AnyService,

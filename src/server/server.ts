@@ -6,8 +6,9 @@ import { chmod } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 import { type MethodDefinition, Server, type UntypedHandleCall } from '@grpc/grpc-js';
 import type { Logger } from 'pino';
+import { halfOfRest } from '../base/csi/probe.js';
 import { CSI_PACKAGE, csiProto, requestTypeOf, sendAsIs, servedServices } from '../base/csi/proto.js';
-import type { AnyService, AnyStreamHandler, AnyUnaryHandler, ServiceName } from '../base/csi/service.js';
+import type { AnyService, AnyStreamHandler, AnyUnaryHandler, CallContext, ServiceName } from '../base/csi/service.js';
 import { CsiError, messageOf } from '../base/errors.js';
 import { bindSocketPath, StartError } from '../base/listening/socket-path.js';
 import type { ServiceConfig } from '../base/settings/service-settings.js';
@@ -246,14 +247,14 @@ class GrpcCsiServer implements CsiServer {
   #served<Handler>(service: ServiceName, rpc: string, table: HandlerTable<Handler>): Served<Handler> {
     return {
       calls: this.#calls,
-      find: (signal) => this.#find(service, rpc, signal, table),
+      find: (call) => this.#find(service, rpc, call, table),
       check: (request) => this.#check(rpc, request),
     };
   }
 
   #registerOther(grpc: Server, { service, name, definition, requestType, handler }: ServedRpc): void {
-    const found = handler(async (v1, v1Rpc, signal) => {
-      const v1Handler = await this.#find<AnyUnaryHandler>(v1, v1Rpc, signal, (all) => all.unary);
+    const found = handler(async (v1, v1Rpc, call) => {
+      const v1Handler = await this.#find<AnyUnaryHandler>(v1, v1Rpc, call, (all) => all.unary);
       return (request, context) => {
         this.#check(v1Rpc, request);
         return v1Handler(request, context);
@@ -272,17 +273,19 @@ class GrpcCsiServer implements CsiServer {
 
   /**
    * Waits for a service that is still starting: orchestrators and test suites call as soon as the socket
-   * exists, and not all of them retry.
+   * exists, and not all of them retry. Half of the call's time is left for the call.
    */
   async #find<Handler>(
     name: ServiceName,
     rpc: string,
-    signal: AbortSignal,
+    { deadline, signal }: Pick<CallContext, 'deadline' | 'signal'>,
     table: HandlerTable<Handler>,
   ): Promise<Handler> {
     if (!this.#services.has(name) && !this.#isOpen) {
       const awaited = AbortSignal.any([signal, this.#settled.signal]);
-      await delay(this.#startTimeoutMs, undefined, { signal: awaited }).catch(() => undefined);
+      await delay(Math.min(this.#startTimeoutMs, halfOfRest(deadline)), undefined, { signal: awaited }).catch(
+        () => undefined,
+      );
       signal.throwIfAborted();
     }
     const service = this.#services.get(name);

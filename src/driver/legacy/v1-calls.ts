@@ -59,7 +59,7 @@ export class V1Calls {
   /** Like `call`, for RPCs whose response may be too long for one message. Absent fields get their empty value. */
   async list(rpc: RpcName, fields: Message): Promise<Message | ResponseParts<Message>> {
     const { service, encode, decode } = rpcOf(rpc);
-    const handler = await this.find(service, rpc, this.context.signal);
+    const handler = await this.find(service, rpc, this.context);
     const { message, refusal, encoded } = decode(encode(fields));
     if (refusal !== null) throw refusal;
     const { signal, deadline, peer } = this.context;

@@ -1,6 +1,7 @@
 /** CSI Identity: the plugin's name and version, its capabilities, and whether it works. */
 
 import { type CapabilitySettings, pluginServices, VOLUME_EXPANSION } from '../../base/csi/capabilities.js';
+import { probe } from '../../base/csi/probe.js';
 import type { Service } from '../../base/csi/service.js';
 
 export interface IdentityOptions extends CapabilitySettings {
@@ -27,7 +28,7 @@ export function createIdentityService(options: IdentityOptions): Service<'Identi
           ...VOLUME_EXPANSION.map((type) => ({ volume_expansion: { type } })),
         ],
       }),
-      Probe: async () => ({ ready: { value: (await options.health()) === 'ready' } }),
+      Probe: (_request, context) => probe(async () => (await options.health()) === 'ready', context),
     },
     streams: {},
   };

@@ -170,7 +170,7 @@ export function nodeRpcs(node: () => NodeSide): ServedRpc[] {
     requestType: requestTypeOf(nodeProto().root, NODE_SERVICE, name),
     handler: (find) => async (request: never, context: CallContext) => {
       // This call waits until the plugin has started: nobody knows the volumes before.
-      await find('Controller', 'CreateVolume', context.signal);
+      await find('Controller', 'CreateVolume', context);
       return HANDLERS[name](request, node(), context);
     },
   }));

@@ -16,7 +16,13 @@
  */
 import { setImmediate } from 'node:timers/promises';
 import type { handleUnaryCall } from '@grpc/grpc-js';
-import { type AnyStreamHandler, type AnyUnaryHandler, EncodedResponse, ResponseParts } from '../../base/csi/service.js';
+import {
+  type AnyStreamHandler,
+  type AnyUnaryHandler,
+  type CallContext,
+  EncodedResponse,
+  ResponseParts,
+} from '../../base/csi/service.js';
 import { type CsiError, StatusCode } from '../../base/errors.js';
 import { statusOf } from './call-status.js';
 import { closeLater } from './call-stream.js';
@@ -38,8 +44,8 @@ export interface UnaryRpc extends Rpc {
 /** What a call needs of the server that serves it. */
 export interface Served<Handler> {
   readonly calls: CallRegistry;
-  /** Resolves when the service has started; rejects with the error to return. The signal is the call's. */
-  find(signal: AbortSignal): Promise<Handler>;
+  /** Resolves when the service has started; rejects with the error to return. */
+  find(call: Pick<CallContext, 'deadline' | 'signal'>): Promise<Handler>;
   /** Throws the error to return for a request that the handler must not see. */
   check(request: DecodedMessage): void;
 }
@@ -55,7 +61,7 @@ export function unary(
     let error: CsiError | null = null;
     try {
       calls.admit(rpc);
-      const handler = await find(call.signal);
+      const handler = await find(call);
       check(call.request);
       const answer = await call.run(() => handler(call.request as never, call));
       response = await encoded(rpc, answer, call.signal);
@@ -99,7 +105,7 @@ export function streaming(
     try {
       calls.admit(rpc);
       limits.places.enter(writer);
-      const handler = await find(call.signal);
+      const handler = await find(call);
       check(call.request);
       await call.run(() => handler(call.request as never, call, writer));
       // A handler that returned because of the abort has not sent everything.

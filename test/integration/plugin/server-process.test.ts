@@ -7,10 +7,12 @@ import { connect, createServer } from 'node:net';
 import { release } from 'node:os';
 import { test as plainTest, type TestContext } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
+import { newSnapshotId, nodeKey } from '../../../src/base/csi/handles.js';
 import { SETTINGS } from '../../../src/driver/config/config.js';
 import { runCommand } from '../../support/command.js';
 import { Plugin, type PluginOptions } from '../../support/plugin.js';
 import { logLines } from '../../support/plugin-log.js';
+import { refused } from '../../support/refusal.js';
 import { test } from '../../support/running-plugin.js';
 import { makePoolFileSystem, Workspace } from '../../support/workspace.js';
 
@@ -160,18 +162,17 @@ test('SIGTERM while the pools start ends the plugin with exit code 0', async (t)
   assert.equal(await plugin.exitCode(), 0, plugin.log);
 });
 
-test('ID8: Probe answers from the start, not ready and then ready', async (t) => {
+test('ID8: Probe answers from the start until it is ready, and a list that is asked for meanwhile waits', async (t) => {
   const workspace = workspaceOf(t);
   const plugin = Plugin.launch(workspace, SMALL);
   t.after(() => plugin.kill());
   while (!(await isServed(workspace.path('plugin.sock')))) await delay(1);
-  const seen: boolean[] = [];
-  while (seen.at(-1) !== true) {
-    const { ready } = await plugin.client.identity.Probe({}, { deadlineMs: 60_000 });
-    seen.push(ready.value);
-    assert.ok(seen.length < 10_000, plugin.log);
-  }
-  assert.equal(seen[0], false);
+  const { client } = plugin;
+  const unknown = newSnapshotId(nodeKey('test-node'));
+  const list = refused(client.allocated(unknown), 'NOT_FOUND');
+  const isReady = async () => (await client.identity.Probe({}, { deadlineMs: 60_000 }))['ready'].value;
+  for (let count = 0; !(await isReady()); count += 1) assert.ok(count < 10_000, plugin.log);
+  await list;
   // A pool in use stays mounted at the stop, and the log says so.
   const mount = workspace.path('plugin', 'pools', 'default', 'mount');
   const held = openSync(mount, 'r');

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { probe } from '../../../src/base/csi/probe.js';
 import type { AnyUnaryHandler, CallContext, UnaryHandlers } from '../../../src/base/csi/service.js';
 import { CsiError } from '../../../src/base/errors.js';
 import { packageVersion } from '../../../src/base/version.js';
@@ -35,4 +36,23 @@ test('ID2, ID3, ID4 and E18: name, version and capabilities are served while the
       { volume_expansion: { type: 'ONLINE' } },
     ],
   });
+});
+
+test('ID8: a Probe waits for the end of a start, unless its caller has no time, and passes on why the plugin does not work', async () => {
+  const { signal } = new AbortController();
+  let asked = 0;
+  const isReady = async (): Promise<boolean> => {
+    asked += 1;
+    return asked >= 3;
+  };
+  assert.deepEqual(await probe(isReady, { deadline: Date.now(), signal }), { ready: { value: false } });
+  assert.equal(asked, 1);
+  assert.deepEqual(await probe(isReady, { deadline: Infinity, signal }), { ready: { value: true } });
+  assert.equal(asked, 3);
+  await assert.rejects(probe(broken, { deadline: Infinity, signal }), /is not mounted/);
+  const reason = CsiError.unavailable('the caller has gone');
+  await assert.rejects(
+    probe(async () => false, { deadline: Infinity, signal: AbortSignal.abort(reason) }),
+    reason,
+  );
 });
