@@ -38,7 +38,7 @@ test('ID2, ID3, ID4 and E18: name, version and capabilities are served while the
   });
 });
 
-test('ID8: a Probe waits for the end of a start, unless its caller has no time, and passes on why the plugin does not work', async () => {
+test('a Probe waits for the end of a start, unless its caller has no time, and passes on why the plugin does not work', async () => {
   const { signal } = new AbortController();
   let asked = 0;
   const isReady = async (): Promise<boolean> => {
