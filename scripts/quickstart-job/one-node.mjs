@@ -80,14 +80,14 @@ async function backUp(session, csi, { volume, tree, a, b }) {
   const [idA, idB] = [a.snapshot_id, b.snapshot_id];
   const directory = join(session.place, 'backups');
   await command(session, 'map', idB, '--base', idA);
-  await command(session, 'backup', idA, '--to', directory);
-  await command(session, 'backup', idB, '--to', directory);
+  await command(session, 'backup', idA, '--to', directory, '--compress', 'zstd');
+  await command(session, 'backup', idB, '--to', directory, '--compress', 'zstd');
   await change(tree, 'newer');
   say('deleting snapshot B, which stays the base of a delta');
   await csi.call('Controller', 'DeleteSnapshot', { snapshot_id: idB });
   const c = await snapshot(session, csi, volume, 'C');
   const idC = c.snapshot_id;
-  const printed = await command(session, 'backup', idC, '--to', directory, '--base', idB);
+  const printed = await command(session, 'backup', idC, '--to', directory, '--compress', 'zstd', '--base', idB);
   if (!printed.includes(`delta from ${idB}`)) throw new Error('the backup of C has all of C, not what changed since B');
   await command(session, 'verify', directory, '--against', idC);
   const image = join(session.place, 'restored.img');

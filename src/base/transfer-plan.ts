@@ -43,8 +43,11 @@ interface Candidate {
 export class TransferPlanner {
   readonly #candidates: Candidate[] = [];
 
-  constructor() {
-    for (let size = SMALLEST; size <= LARGEST; size *= 2n) {
+  /** @param grainBytes all ranges are multiples of it, unless the device ends before: a smaller request would gain nothing */
+  constructor(grainBytes = SMALLEST) {
+    const divisor = grainBytes & -grainBytes;
+    const smallest = divisor < SMALLEST ? SMALLEST : divisor > LARGEST ? LARGEST : divisor;
+    for (let size = smallest; size <= LARGEST; size *= 2n) {
       this.#candidates.push({ size, requests: 0n, next: 0n });
     }
   }
@@ -63,7 +66,7 @@ export class TransferPlanner {
   plan(mostBytes?: bigint): TransferPlan {
     const costOf = ({ size, requests }: Candidate): bigint => requests * (REQUEST_COST_NS + size * BYTE_COST_NS);
     const isAllowed = ({ size, requests }: Candidate): boolean =>
-      size === SMALLEST || mostBytes === undefined || requests * size <= mostBytes;
+      size === this.#candidates[0]?.size || mostBytes === undefined || requests * size <= mostBytes;
     const { size, requests } = this.#candidates
       .filter(isAllowed)
       .reduce((best, candidate) => (costOf(candidate) < costOf(best) ? candidate : best));

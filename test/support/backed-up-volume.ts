@@ -192,6 +192,7 @@ export class BackedUpVolume {
       allowShared: false,
       base: 'auto',
       grainBytes: BigInt(this.options.random.pick([512, 4096, 65536])),
+      compression: this.options.random.pick([null, 'zstd'] as const),
       signal: new AbortController().signal,
       observer: { onProgress: () => undefined, onNotice: (text) => console.log(`# ${text}`) },
     });

@@ -18,7 +18,7 @@ export function testManifest(id: string, day: number, base: Manifest['base'] = n
     reason: null,
     skipped: [],
     ranges: { count: 1, bytes: 4096n, listedBytes: 4096n, grainBytes: 4096n, sha256: DIGEST },
-    image: { file: `${stem}.qcow2`, bytes: 5n, segmentBytes: 16 << 20, sha256: [DIGEST] },
+    image: { file: `${stem}.qcow2`, bytes: 5n, segmentBytes: 16 << 20, sha256: [DIGEST], compression: null },
     startedAt: time,
     completedAt: time,
   };

@@ -7,19 +7,21 @@ import { copyIntoImage } from '../../src/tools/backup/copy-image.js';
 import { writeRanges } from '../../src/tools/backup/ranges-file.js';
 import { Repository } from '../../src/tools/backup/repository.js';
 import type { Entry } from '../../src/tools/client/list.js';
+import { wholeClusters } from '../../src/tools/nbd/image.js';
 import { testManifest } from './backup-files.js';
 import type { Random } from './random.js';
 import { openRuntime } from './runtime.js';
 
-const SIZE = 2 << 20;
 const BLOCK = 4096;
+/** No multiple of a cluster. */
+const SIZE = (2 << 20) + 3 * BLOCK;
 
 export interface BackupPoint {
   backup: Backup;
   bytes: Buffer;
 }
 
-/** Each an image on top of the one before, which holds everything or what has changed. */
+/** Each an image on top of the one before, which holds everything or what has changed, and is compressed or not. */
 export class BackupHistory {
   readonly points: BackupPoint[] = [];
   #number = 0;
@@ -42,6 +44,7 @@ export class BackupHistory {
     this.#number += 1;
     const number = this.#number;
     const id = `snap-${number}`;
+    const compression = this.random.pick([null, 'zstd'] as const);
     const device = join(this.directory, 'device');
     const bytes = Buffer.from(blocks === undefined || last === undefined ? this.random.bytes(SIZE) : last.bytes);
     const changed: Entry[] = [];
@@ -61,19 +64,19 @@ export class BackupHistory {
       const ranges = await writeRanges(batch(blocks === undefined || base === null ? WHOLE : changed), {
         of: id,
         path,
-        grainBytes: 4096n,
+        grainBytes: wholeClusters(compression, 4096n),
         sizeBytes: () => sizeBytes,
       });
       const volume = await this.repository.backupsOf('vol-1');
       const below = base === null ? [] : imagesOf(chainOf(base, volume));
       const runtime = await openRuntime(join(this.directory, 'runtime'));
-      const image = { path: paths.imagePartial, sizeBytes, below };
+      const image = { path: paths.imagePartial, sizeBytes, below, compression };
       await copyIntoImage({ from: { device }, ranges, ...image, runtime, signal: new AbortController().signal });
       const sums = await checksumSegments(paths.imagePartial);
       const backup = await this.repository.commit(paths, {
         ...testManifest(id, number, base && baseNameOf(base)),
         volume: { id: 'vol-1', sizeBytes, sectorBytes: 512 },
-        image: { file: paths.imageFile, segmentBytes: SEGMENT_BYTES, ...sums },
+        image: { file: paths.imageFile, segmentBytes: SEGMENT_BYTES, ...sums, compression },
       });
       this.points.push({ backup, bytes });
     } finally {

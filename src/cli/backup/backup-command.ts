@@ -6,6 +6,7 @@ import { type BackupResult, backUp, type Phase } from '../../tools/backup/backup
 import { imagePathOf } from '../../tools/backup/chains.js';
 import { CsiDriver } from '../../tools/client/csi-driver.js';
 import { parseGrain } from '../../tools/client/grain.js';
+import type { Compression } from '../../tools/nbd/image.js';
 import { socketPathOf } from '../endpoint.js';
 import { runListCommand } from '../metadata/list-command.js';
 import { complain, harmless, print } from '../output.js';
@@ -19,6 +20,7 @@ interface BackupOptions {
   to: string;
   base: string;
   grain: bigint;
+  compress?: Compression;
   volume?: string;
   endpoint?: string;
   json: boolean;
@@ -42,6 +44,12 @@ export function addBackupCommand(program: Command): void {
       new Option('--grain <size>', 'round ranges outwards to multiples of this, such as 64Ki, and merge what touches')
         .argParser(grainOf)
         .default(DEFAULT_GRAIN, '4Ki'),
+    )
+    .addOption(
+      new Option(
+        '--compress <method>',
+        'compress the image; ranges are rounded to 64Ki',
+      ).choices(['zstd']),
     )
     .option('--volume <id>', 'volume of the snapshot, for drivers that have neither GET_SNAPSHOT nor LIST_SNAPSHOTS')
     .option('--endpoint <endpoint>', ENDPOINT_HELP)
@@ -96,6 +104,7 @@ async function runBackup(
       allowShared: options.allowShared,
       base: base === 'auto' || base === 'none' ? base : { snapshotId: base },
       grainBytes: options.grain,
+      compression: options.compress ?? null,
       signal,
       observer: {
         onProgress: (phase, bytes, total) => {

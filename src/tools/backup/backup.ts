@@ -14,6 +14,7 @@ import type { CsiDriver, DriverInfo } from '../client/csi-driver.js';
 import { openMetadata } from '../client/metadata-stream.js';
 import { publishSnapshot, removeLeftVolumes } from '../client/published-volume.js';
 import { describeSnapshot, type SnapshotInfo } from '../client/snapshot-info.js';
+import { type Compression, wholeClusters } from '../nbd/image.js';
 import type { ImageChain } from '../nbd/image-chain.js';
 import { type BaseChoice, findBases } from './bases.js';
 import { type Backup, baseNameOf, chainOf, imagesOf } from './chains.js';
@@ -37,6 +38,8 @@ export interface BackupRequest {
   base: BaseChoice;
   /** Ranges are rounded outwards to multiples of this size. */
   grainBytes: bigint;
+  /** Null: nothing is compressed. Otherwise ranges are also rounded to the clusters that are. */
+  compression: Compression | null;
   signal: AbortSignal;
   observer: BackupObserver;
 }
@@ -168,7 +171,7 @@ async function copy(
   repository: Repository,
   paths: NewBackupPaths,
 ): Promise<Backup> {
-  const { runtime, observer, signal } = request;
+  const { runtime, observer, signal, compression } = request;
   const { device, sizeBytes } = source;
   try {
     const changes = await findChanges(request, source, repository, paths);
@@ -179,16 +182,19 @@ async function copy(
       ranges: changes.ranges,
       path: paths.imagePartial,
       below: changes.below,
+      compression,
       runtime,
       signal,
-      onProgress: (bytes) => observer.onProgress('copy', bytes < total ? bytes : total, total),
+      // How much of the total a compressed image will have is not known.
+      onProgress: (bytes) =>
+        observer.onProgress('copy', bytes < total ? bytes : total, compression === null ? total : null),
     });
     const { size } = await stat(paths.imagePartial, { bigint: true });
     const { bytes, sha256 } = await checksumSegments(paths.imagePartial, {
       signal,
       onProgress: (done) => observer.onProgress('checksums', done, size),
     });
-    const image = { file: paths.imageFile, bytes, segmentBytes: SEGMENT_BYTES, sha256 };
+    const image = { file: paths.imageFile, bytes, segmentBytes: SEGMENT_BYTES, sha256, compression };
     return await repository.commit(paths, manifestOf(source, changes, image));
   } catch (thrown) {
     signal.throwIfAborted();
@@ -202,7 +208,7 @@ interface Changes extends ChangeList {
 }
 
 async function findChanges(
-  { driver, base: choice, grainBytes, signal, observer }: BackupRequest,
+  { driver, base: choice, grainBytes, compression, signal, observer }: BackupRequest,
   { snapshot, info, sizeBytes }: Source,
   repository: Repository,
   paths: NewBackupPaths,
@@ -216,7 +222,7 @@ async function findChanges(
     sizeBytes,
     bases: candidates.map(({ backup, problem }) => ({ id: backup.manifest.snapshot.id, problem })),
     reasons,
-    grainBytes,
+    grainBytes: wholeClusters(compression, grainBytes),
     path: paths.rangesPartial,
     signal,
     onInterrupted: (error, position) => {

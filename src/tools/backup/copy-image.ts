@@ -8,8 +8,16 @@ import { basename } from 'node:path';
 import { CsiError } from '../../base/errors.js';
 import type { RuntimeDirectory } from '../../base/system/runtime-directory.js';
 import { copyRanges } from '../nbd/copy.js';
-import { checkImage, createImage } from '../nbd/image.js';
+import {
+  COMPRESSED_BYTES,
+  type Compression,
+  checkImage,
+  createImage,
+  resizeImage,
+  wholeClusters,
+} from '../nbd/image.js';
 import type { Content, ImageChain } from '../nbd/image-chain.js';
+import { readImageHeader } from '../nbd/image-header.js';
 import { type NbdServer, serveImage, serveRanges } from '../nbd/servers.js';
 import { makeSocketDirectory } from '../nbd/socket-directory.js';
 import type { RangesFile } from './ranges-file.js';
@@ -21,6 +29,8 @@ export interface RangesCopy {
   path: string;
   /** The images below the written image, in the same directory; empty for a full image. */
   below: ImageChain;
+  /** Null, or left out: nothing is compressed. Otherwise the ranges are multiples of COMPRESSED_BYTES. */
+  compression?: Compression | null;
   /** Holds the sockets of the servers. */
   runtime: RuntimeDirectory;
   signal: AbortSignal;
@@ -32,8 +42,8 @@ const PROGRESS_INTERVAL_MS = 250;
 
 /** Makes the image, whose path must not exist yet. Once this resolves, the image is on disk and has passed assertSound. */
 export async function copyIntoImage(copy: RangesCopy & { sizeBytes: bigint }): Promise<void> {
-  const { path, sizeBytes, below, signal } = copy;
-  await createImage({ path, sizeBytes, backing: backingName(below), signal });
+  const { path, sizeBytes, below, compression = null, signal } = copy;
+  await createImage({ path, sizeBytes, backing: backingName(below), compression, signal });
   await copyData(copy);
   await assertSound(path, signal);
 }
@@ -55,7 +65,18 @@ export async function assertSound(path: string, signal: AbortSignal): Promise<vo
 
 /** Copies data into an existing image. */
 export async function copyData(copy: RangesCopy): Promise<void> {
-  const { from, ranges, path, below, runtime, signal, onProgress } = copy;
+  const { path, compression = null, signal } = copy;
+  const { sizeBytes } = await readImageHeader(path);
+  const padded = wholeClusters(compression, sizeBytes);
+  if (padded === sizeBytes) return copyRangesOf(copy);
+  // The last cluster is compressed whole, too.
+  await resizeImage(path, padded, signal);
+  await copyRangesOf(copy);
+  await resizeImage(path, sizeBytes, signal);
+}
+
+async function copyRangesOf(copy: RangesCopy): Promise<void> {
+  const { from, ranges, path, below, compression = null, runtime, signal, onProgress } = copy;
   // If there is nothing to copy, no servers are needed.
   if (ranges.cost.mergedRanges === 0) return;
   const sockets = makeSocketDirectory(runtime);
@@ -76,9 +97,13 @@ export async function copyData(copy: RangesCopy): Promise<void> {
   };
   try {
     const device = 'device' in from ? from : await serve(serveImage({ ...from, readOnly: true, ...place }));
-    const source = await serve(serveRanges({ from: device, ranges: ranges.path, ...place }));
-    const { cache, requestSize } = ranges.plan;
-    const to = await serve(serveImage({ chain: [path, ...below], cache, ...place }));
+    const { requestSize } = ranges.plan;
+    const compresses = compression !== null;
+    const rounding = compresses ? { roundsTo: COMPRESSED_BYTES } : {};
+    const source = await serve(serveRanges({ from: device, ranges: ranges.path, ...rounding, ...place }));
+    // Compressed clusters begin anywhere: past the page cache, each would have its neighbours read and written again.
+    const cache = compresses ? 'writeback' : ranges.plan.cache;
+    const to = await serve(serveImage({ chain: [path, ...below], cache, compresses, ...place }));
     await copyRanges({ from: source.uri, to: to.uri, requestSize, signal });
     // The image's server closes first, because it writes the last tables of the image when it ends.
     for (const server of running.reverse()) await server.close();

@@ -8,6 +8,7 @@
  */
 import { createHash } from 'node:crypto';
 import { CsiError } from '../../base/errors.js';
+import type { Compression } from '../nbd/image.js';
 import { isPlainName } from '../nbd/image-header.js';
 
 export const MANIFEST_VERSION = 1;
@@ -57,6 +58,8 @@ export interface Manifest {
     readonly segmentBytes: number;
     /** The digest of each segment. */
     readonly sha256: readonly string[];
+    /** Null if its clusters are not compressed. */
+    readonly compression: Compression | null;
   };
   /** ISO 8601, UTC. */
   readonly startedAt: string;
@@ -146,11 +149,16 @@ function readFields(fields: Fields, refuse: (what: string) => CsiError): Manifes
       bytes,
       segmentBytes,
       sha256,
+      compression: compressionIn(image),
     },
     startedAt: fields.time('startedAt'),
     completedAt: fields.time('completedAt'),
   };
 }
+
+/** Only what prune makes depends on it: QEMU reads from the image itself how its clusters are compressed. */
+const compressionIn = (image: Fields): Compression | null =>
+  !image.isNull('compression') && image.text('compression') === 'zstd' ? 'zstd' : null;
 
 /** The fields of an object in the file. Each method reads a field as one type and refuses any other value. */
 class Fields {

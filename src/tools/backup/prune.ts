@@ -9,7 +9,7 @@ import { chmod, copyFile, rm } from 'node:fs/promises';
 import { CsiError } from '../../base/errors.js';
 import type { RuntimeDirectory } from '../../base/system/runtime-directory.js';
 import type { Entry } from '../client/list.js';
-import { mapImage, nameBacking } from '../nbd/image.js';
+import { mapImage, nameBacking, wholeClusters } from '../nbd/image.js';
 import type { ImageChain } from '../nbd/image-chain.js';
 import { type Backup, baseNameOf, chainOf, imagePathOf, imagesOf, type VolumeBackups } from './chains.js';
 import { checksumSegments, SEGMENT_BYTES } from './checksums.js';
@@ -122,6 +122,7 @@ async function rebase(
   const below = onto === null ? [] : imagesOf(chainOf(onto, volume));
   const passed = chain.length - below.length - 1;
   const { manifest } = backup;
+  const { compression } = manifest.image;
   const paths = await repository.beginNext(backup);
   const { imagePartial: path, rangesPartial, imageFile } = paths;
   try {
@@ -131,10 +132,10 @@ async function rebase(
     const ranges = await writeRanges(heldBelow(chain, passed, signal), {
       of: `backup ${manifest.snapshot.id}`,
       path: rangesPartial,
-      grainBytes: GRAIN_BYTES,
+      grainBytes: wholeClusters(compression, GRAIN_BYTES),
       sizeBytes: () => manifest.volume.sizeBytes,
     });
-    await copyData({ from: { chain }, ranges, path, below, runtime, signal });
+    await copyData({ from: { chain }, ranges, path, below, compression, runtime, signal });
     await assertSound(path, signal);
     const { bytes, sha256 } = await checksumSegments(path, { signal });
     const next: Manifest = {
@@ -142,7 +143,7 @@ async function rebase(
       base: onto && baseNameOf(onto),
       method: onto === null ? 'full' : 'delta',
       reason: onto === null ? `it contains ${passed} backups that it was based on, which were pruned` : null,
-      image: { file: imageFile, bytes, segmentBytes: SEGMENT_BYTES, sha256 },
+      image: { file: imageFile, bytes, segmentBytes: SEGMENT_BYTES, sha256, compression },
     };
     await repository.commit(paths, next);
   } catch (thrown) {

@@ -47,7 +47,7 @@ export async function writeRanges(
   { of, path, grainBytes, sizeBytes, onProgress }: RangesOptions,
 ): Promise<RangesFile> {
   const merger = new GrainMerger(grainBytes);
-  const planner = new TransferPlanner();
+  const planner = new TransferPlanner(grainBytes);
   const hash = createHash('sha256');
   const file = await openPlain(path, O_WRONLY | O_CREAT | O_TRUNC);
   let text = '';

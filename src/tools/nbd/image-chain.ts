@@ -20,16 +20,16 @@ export const CHAIN_MAX = 200;
  * Returns an argument that QEMU's programs open as this chain and nothing else. When a program starts, each file is
  * opened, its header is checked as in readImageHeader, and the program gets exactly these open files.
  *
- * @param writes the program may write the first image
+ * @param writes the program may write the first image; compressed: it compresses all that it writes, which are whole clusters
  */
-export function chainArgument(chain: ImageChain, writes = false): FileArgument {
+export function chainArgument(chain: ImageChain, writes: boolean | 'compressed' = false): FileArgument {
   checkChain(chain);
   const files = chain.map((path, index) => {
-    const isWritten = writes && index === 0;
+    const isWritten = writes !== false && index === 0;
     const use = isWritten ? ('write' as const) : ('read' as const);
     return { path, use, open: () => openImage(path, isWritten) };
   });
-  return { files, word: nameOf };
+  return { files, word: (paths) => nameOf(paths, writes === 'compressed') };
 }
 
 /** Returns the chain's name for people and their programs. Throws like readImageHeader. */
@@ -52,10 +52,10 @@ function checkChain(chain: ImageChain): void {
   }
 }
 
-function nameOf(files: readonly string[]): string {
+function nameOf(files: readonly string[], isCompressed = false): string {
   let node: object | null = null;
   for (const filename of files.toReversed()) {
     node = { driver: 'qcow2', file: { driver: 'file', filename }, backing: node };
   }
-  return `json:${JSON.stringify(node)}`;
+  return `json:${JSON.stringify(isCompressed ? { driver: 'compress', file: node } : node)}`;
 }

@@ -14,18 +14,31 @@ import { runProgram, startProgram } from './program.js';
  * Clusters of 128 KiB have 32 subclusters of 4 KiB, so a change of one block takes the space of one block, and the
  * tables are half as large as those for clusters of 64 KiB.
  */
-const LAYOUT = 'extended_l2=on,cluster_size=128k,compat=1.1';
+const PLAIN = 'extended_l2=on,cluster_size=128k,compat=1.1';
+
+/** How QEMU compresses the clusters of an image. */
+export type Compression = 'zstd';
+
+/** A compressed cluster is written whole, and once. */
+export const COMPRESSED_BYTES = 65_536n;
+/** The grain or size, rounded up to whole clusters if they are compressed. */
+export const wholeClusters = (compression: Compression | null, bytes: bigint): bigint =>
+  compression === null ? bytes : ((bytes + COMPRESSED_BYTES - 1n) / COMPRESSED_BYTES) * COMPRESSED_BYTES;
+
+const COMPRESSED = `cluster_size=${COMPRESSED_BYTES},compat=1.1`;
 
 export interface NewImage {
   path: string;
   sizeBytes: bigint;
   /** The name of the base for the header: a qcow2 image in the same directory; null for a full image. */
   backing: string | null;
+  /** Null, or left out: nothing is compressed. */
+  compression?: Compression | null;
   signal?: AbortSignal | undefined;
 }
 
 /** Makes an empty image, for this user alone. Rejects with EEXIST if anything of that name exists. */
-export async function createImage({ path, sizeBytes, backing, signal }: NewImage): Promise<void> {
+export async function createImage({ path, sizeBytes, backing, compression, signal }: NewImage): Promise<void> {
   checkBacking(path, backing);
   const args = [
     'create',
@@ -35,7 +48,7 @@ export async function createImage({ path, sizeBytes, backing, signal }: NewImage
     '-f',
     'qcow2',
     '-o',
-    LAYOUT,
+    compression == null ? PLAIN : `${COMPRESSED},compression_type=${compression}`,
     ...(backing === null ? [] : ['-F', 'qcow2', '-b', backing]),
     written(path, () => createNew(path)),
     `${sizeBytes}`,
@@ -157,6 +170,12 @@ export async function nameBacking(path: string, backing: string | null, signal?:
     purpose: `name ${backing ?? 'nothing'} in the image ${path}`,
     signal,
   });
+}
+
+/** Changes the size of the device in an image, and nothing of the images below. */
+export async function resizeImage(path: string, sizeBytes: bigint, signal?: AbortSignal): Promise<void> {
+  const args = ['resize', '-q', '--shrink', chainArgument([path], true), `${sizeBytes}`];
+  await runProgram('qemu-img', args, { purpose: `set the size of the image ${path}`, signal });
 }
 
 export interface MappedRange {

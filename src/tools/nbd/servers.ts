@@ -44,13 +44,15 @@ export interface RangesSource extends ServerPlace {
   from: { readonly device: string } | { readonly socketPath: string };
   /** A text file with a line "offset size" for each range; the rest of the device reads as a hole. */
   ranges: string;
+  /** The size is rounded up to a multiple of it: what follows the device reads as zeros. */
+  roundsTo?: bigint;
   /** Where the socket is made, if not in `directory`: in an open directory, wherever the path leads later. */
   socket?: { readonly place: FileHandle; readonly path: string };
 }
 
 /** Serves a content read-only to any number of clients: the ranges are data, and everything else is a hole. */
 export async function serveRanges(source: RangesSource): Promise<NbdServer> {
-  const { from, ranges } = source;
+  const { from, ranges, roundsTo } = source;
   const isDevice = 'device' in from;
   const path = isDevice ? from.device : from.socketPath;
   const device = fileArgument({ path, use: 'read', open: () => open(path) }, 'file=');
@@ -60,15 +62,19 @@ export async function serveRanges(source: RangesSource): Promise<NbdServer> {
     '--readonly',
     socket('--unix='),
     pidFile('--pidfile='),
+    ...(roundsTo === undefined ? [] : ['--filter=truncate']),
     '--filter=extentlist',
     ...(isDevice ? ['file', device] : ['nbd', { prefix: 'socket=', path }]),
     fileArgument(list, 'extentlist='),
+    ...(roundsTo === undefined ? [] : [`round-up=${roundsTo}`]),
   ]);
 }
 
 export interface ImageSource extends ServerPlace {
   chain: ImageChain;
   readOnly?: boolean;
+  /** Compresses all that is written, as the image says: each write has whole clusters, and each cluster is written once. */
+  compresses?: boolean;
   /**
    * 'none' bypasses the page cache, if the file systems of the chain support this. Both flush when the client requests
    * a flush, and at the end.
@@ -82,7 +88,7 @@ export interface ImageSource extends ServerPlace {
  * @throws like readImageHeader if the image or one of its bases must not be opened
  */
 export async function serveImage(source: ImageSource): Promise<NbdServer> {
-  const { chain, readOnly = false, cache = 'writeback' } = source;
+  const { chain, readOnly = false, compresses = false, cache = 'writeback' } = source;
   const isDirect = cache === 'none' && (await allOpenDirectly(chain));
   const purpose = `serve the image ${chain[0]}`;
   return start('qemu-nbd', source, purpose, (socket, pidFile) => [
@@ -95,7 +101,7 @@ export async function serveImage(source: ImageSource): Promise<NbdServer> {
     '--discard=unmap',
     '--detect-zeroes=off',
     ...(readOnly ? ['--read-only', '--persistent'] : []),
-    chainArgument(chain, !readOnly),
+    chainArgument(chain, compresses ? 'compressed' : !readOnly),
   ]);
 }
 
