@@ -61,14 +61,17 @@ async function restoredNumber(kind: VolumeKind, snapshotId = ''): Promise<number
   return number;
 }
 
-/** Resolves to the number of groups taken. The others were FAILED_PRECONDITION. */
+/** Chance alone decides whether a group of raw volumes that are written to is taken. */
+const MOST_ROUNDS = 300;
+
+/** Asks for so many groups, and goes on until one is taken. Resolves to how many were; the others were FAILED_PRECONDITION. */
 async function takeWhileWriting(kinds: readonly [VolumeKind, VolumeKind], groups: number): Promise<number> {
   const places = [await newPlace(kinds[0]), await newPlace(kinds[1])] as const;
   const slow = await newSlowVolume();
   const writer = await OrderedWriter.start([places[0].path, places[1].path]);
   let count = 0;
   try {
-    for (let round = 0; round < groups; round += 1) {
+    for (let round = 0; round < groups || (count === 0 && round < MOST_ROUNDS); round += 1) {
       const finishedBefore = writer.finished;
       // In either order: it must not matter.
       const volumes = [places[0].volume, slow, places[1].volume];
