@@ -7,7 +7,7 @@ import type * as grpc from '@grpc/grpc-js';
 import { CsiError } from '../../src/base/errors.js';
 import { eventually } from '../support/eventually.js';
 import { encodeMessage, RawConnection } from '../support/raw-call.js';
-import { refused } from '../support/refusal.js';
+import { refused, statusOf } from '../support/refusal.js';
 import {
   defer,
   endless,
@@ -119,7 +119,9 @@ test('ID8: calls of services that are not open yet wait, and end with a stop', a
   const lost = refused(first.client.allocated('s'), 'UNIMPLEMENTED', /SnapshotMetadata/);
   const stopped = refused(second.client.node.NodeGetInfo({}), 'UNAVAILABLE');
   for (const { client } of [first, second]) {
-    await refused(client.node.NodeGetInfo({}, { deadlineMs: 100 }), 'DEADLINE_EXCEEDED');
+    // After half of that time the call is refused, if the answer comes early enough.
+    const status = await statusOf(client.node.NodeGetInfo({}, { deadlineMs: 100 }));
+    assert.match(status, /^(UNAVAILABLE|DEADLINE_EXCEEDED)$/);
   }
   first.server.open([getInfo]);
   for (const answer of await Promise.all(waiting)) assert.equal(answer['node_id'], 'n');
