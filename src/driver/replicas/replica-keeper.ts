@@ -87,13 +87,13 @@ export class ReplicaKeeper extends Periodic {
   async endPromise(snapshotId: string, promiseId: string | null): Promise<void> {
     const { catalogue, locks, registry } = this.options;
     await locks.run([snapshotKey(snapshotId)], async () => {
+      this.#assertNotPulled(snapshotId);
       // The pools, not the rows, which may be lost.
       for (const { replicas } of registry.all) {
         const held = (await replicas?.list())?.find((each) => each.snapshotId === snapshotId);
         if (held === undefined) continue;
         const isMeant = promiseId === null ? held.isComplete : held.promiseId === null || held.promiseId === promiseId;
         if (!isMeant) continue;
-        this.#assertNotPulled(snapshotId);
         await replicas?.delete(snapshotId);
         await catalogue.removeReplica(snapshotId);
       }

@@ -135,6 +135,8 @@ export class Cluster {
   readonly #routers: readonly Router[];
   readonly #nodes: readonly NodeConnection[];
   readonly #keepers = new Map<string, ReplicaKeeper>();
+  /** Pulls that run, by their nodes: nobody ends a replica meanwhile. */
+  readonly #pulling = new Set<string>();
   /** Nodes that were killed and have not started again. */
   readonly #down = new Set<string>();
   #laterMs = 0;
@@ -369,7 +371,7 @@ export class Cluster {
     const lacksRows = (): boolean => false;
     const keeper = new ReplicaKeeper({
       ...{ catalogue, registry, locks: new OperationLocks(), lacksRows, logger: quiet },
-      pulls: { isRunning: () => false },
+      pulls: { isRunning: (snapshot) => this.#pulling.has(`${id} ${snapshot}`) },
       transfers: { count: 0, endDeleted: async () => undefined },
       now: () => this.#laterMs,
     });
@@ -402,12 +404,18 @@ export class Cluster {
     if (world.owner.reach !== 'connected') throw CsiError.unavailable('the owner is away');
     if (own?.state !== 'ready' || !world.owner.snapshots.has(snapshot)) throw CsiError.notFound('no such snapshot');
     if (world.node(id).isFull) throw CsiError.resourceExhausted(`node ${id} is full`);
-    if (held === undefined) {
-      await catalogue.putReplica(row(0n));
-      await replicas?.begin(snapshot, 1n, null);
+    const pulling = `${id} ${snapshot}`;
+    this.#pulling.add(pulling);
+    try {
+      if (held === undefined) {
+        await catalogue.putReplica(row(0n));
+        await replicas?.begin(snapshot, 1n, null);
+      }
+      await replicas?.complete(snapshot);
+      await catalogue.advanceReplica(snapshot, null, 0n);
+    } finally {
+      this.#pulling.delete(pulling);
     }
-    await replicas?.complete(snapshot);
-    await catalogue.advanceReplica(snapshot, null, 0n);
   }
 
   /** A message at a node. */
