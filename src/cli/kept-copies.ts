@@ -22,7 +22,7 @@ interface Verified {
 
 /** Resolves to the exit code: FAILURE if a copy is not its snapshot, and NOT_EXAMINED if that is unknown of some. */
 export async function verifyCopies(command: Command, snapshotId: string, isJson: boolean): Promise<ExitCode> {
-  let found: Verified[] = [];
+  const found: Verified[] = [];
   let unreachable: readonly string[] = [];
   const code = await withRouter(command, async (router, signal) => {
     const list = await router.call('ListCopies', { snapshot_id: snapshotId });
@@ -32,7 +32,7 @@ export async function verifyCopies(command: Command, snapshotId: string, isJson:
     }
     for (const { snapshot_id, node_id } of list.copies) {
       const copy = await verifyCopy(router, { snapshotId: snapshot_id, nodeId: node_id }, signal);
-      found = [...found, copy];
+      found.push(copy);
       if (!isJson) await print(lineOf(copy));
     }
     if (isJson) await print(formatJson({ copies: found, unreachable }));

@@ -45,24 +45,25 @@ export function unsupportedReason(capability: VolumeCapability): string | null {
   return null;
 }
 
+const isForReaders = ({ accessMode }: VolumeCapability): boolean => accessMode === 'MULTI_NODE_READER_ONLY';
+
 /** Whether the volume was made to be read by anybody on its node: MULTI_NODE_READER_ONLY is its only access mode. */
 export const isReadOnlyVolume = ({ capabilities }: Pick<VolumeRecord, 'capabilities'>): boolean =>
-  capabilities.some(({ accessMode }) => accessMode === 'MULTI_NODE_READER_ONLY');
+  capabilities.some(isForReaders);
 
 /** Why no volume can be made with these capabilities; null if one can. */
 export function uncreatableReason({
   capabilities,
   sourceSnapshotId,
 }: Pick<VolumeRecord, 'capabilities' | 'sourceSnapshotId'>): string | null {
-  if (!isReadOnlyVolume({ capabilities })) return null;
-  const isOnly = capabilities.every((capability) => isReadOnlyVolume({ capabilities: [capability] }));
-  if (isOnly && sourceSnapshotId !== null) return null;
+  if (!capabilities.some(isForReaders)) return null;
+  if (capabilities.every(isForReaders) && sourceSnapshotId !== null) return null;
   return 'access mode MULTI_NODE_READER_ONLY is for a volume from a snapshot, and excludes all other modes';
 }
 
 /** Why this volume is not used with the capability, which is supported for others; null if it is. */
 export function unusableReason(volume: VolumeRecord, capability: VolumeCapability): string | null {
-  if (isReadOnlyVolume(volume) === isReadOnlyVolume({ capabilities: [capability] })) return null;
+  if (isReadOnlyVolume(volume) === isForReaders(capability)) return null;
   return isReadOnlyVolume(volume)
     ? 'it was made with access mode MULTI_NODE_READER_ONLY, and is used with no other one'
     : 'access mode MULTI_NODE_READER_ONLY is for volumes that were made with it, from a snapshot';
