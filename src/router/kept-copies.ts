@@ -3,13 +3,13 @@
  * the node of the snapshot has lost it. As the RPCs of proto/router.proto say.
  */
 import { parseBytes } from '../base/csi/fields.js';
-import { nodeKeyOf } from '../base/csi/handles.js';
 import type { RouterRpcs } from '../base/csi/router-proto.js';
 import type { CallContext } from '../base/csi/service.js';
 import { CsiError, messageOf, StatusCode } from '../base/errors.js';
 import type { Copies } from './copies.js';
 import type { NodeConnection } from './node-connection.js';
 import type { RemoteSources } from './remote-sources.js';
+import { requireKey } from './routes.js';
 
 export interface KeptCopiesDependencies {
   nodes(): readonly NodeConnection[];
@@ -30,7 +30,7 @@ export class KeptCopies {
   constructor(private readonly deps: KeptCopiesDependencies) {}
 
   async list({ snapshot_id: id }: Requests['ListCopies'], context: CallContext): Promise<Responses['ListCopies']> {
-    const asked = id === '' ? this.deps.nodes() : [this.deps.owning(keyOf(id), id)];
+    const asked = id === '' ? this.deps.nodes() : [this.deps.owning(requireKey(id, 'snapshot_id', 'snapshot'), id)];
     const reached = asked.filter(({ isConnected }) => isConnected);
     const lists = reached.map((node) => this.deps.sources.ask(node, 'ListCopies', { kept: true }, context));
     const copies = (await Promise.all(lists)).flatMap((list) => list.copies);
@@ -43,7 +43,7 @@ export class KeptCopies {
 
   async compare(request: Requests['CompareCopy'], context: CallContext): Promise<Responses['CompareCopy']> {
     const { snapshot_id, node_id, offset } = request;
-    const owner = this.deps.owning(keyOf(snapshot_id), snapshot_id);
+    const owner = this.deps.owning(requireKey(snapshot_id, 'snapshot_id', 'snapshot'), snapshot_id);
     const holder = this.deps.nodes().find(({ id }) => id === node_id);
     if (holder === undefined) throw CsiError.unavailable(`node '${node_id}', which keeps the copy, is not listed`);
     const part = { snapshot_id, offset, length_bytes: String(PART_BYTES) };
@@ -61,7 +61,7 @@ export class KeptCopies {
     { snapshot_id: id }: Requests['DeleteCopies'],
     context: CallContext,
   ): Promise<Responses['DeleteCopies']> {
-    const key = keyOf(id);
+    const key = requireKey(id, 'snapshot_id', 'snapshot');
     if (!this.deps.isRetired(key)) {
       const owner = this.deps.owning(key, id);
       const { own } = await this.deps.sources.ask(owner, 'FindCopy', { snapshot_id: id }, context);
@@ -73,12 +73,6 @@ export class KeptCopies {
     }
     return { unreachable: await this.deps.copies.deleteReplicas(id) };
   }
-}
-
-function keyOf(handle: string): string {
-  const key = nodeKeyOf(handle);
-  if (key !== null) return key;
-  throw CsiError.invalidArgument('snapshot_id is not the handle of a snapshot');
 }
 
 function lossIn(thrown: unknown): { why: string } {

@@ -73,6 +73,13 @@ export function ownerIn(rpc: string, request: object): Owner | null {
   return first;
 }
 
+/** The key of the node that a field names by a handle. INVALID_ARGUMENT if it is no handle. */
+export function requireKey(handle: string, field: string, kind: 'volume' | 'snapshot'): string {
+  const key = nodeKeyOf(handle);
+  if (key !== null) return key;
+  throw CsiError.invalidArgument(`${field} is not the handle of a ${kind}`);
+}
+
 function spansNodes(rpc: string, first: GivenHandle, other: GivenHandle): CsiError {
   const what = rpc.includes('Group')
     ? 'a group lies on one node'

@@ -12,6 +12,7 @@ import type { CallContext } from '../base/csi/service.js';
 import { CsiError } from '../base/errors.js';
 import type { NodeConnection } from './node-connection.js';
 import type { RemoteSources } from './remote-sources.js';
+import { requireKey } from './routes.js';
 
 export interface SuccessionsDependencies {
   nodes(): readonly NodeConnection[];
@@ -29,7 +30,10 @@ export class Successions {
   /** As Router.Supersede of proto/router.proto. */
   async supersede(request: SupersedeMessage, context: CallContext): Promise<void> {
     const { old_volume_id: oldId, new_volume_id: newId } = request;
-    const [oldKey, newKey] = [keyOf(oldId, 'old_volume_id'), keyOf(newId, 'new_volume_id')];
+    const [oldKey, newKey] = [
+      requireKey(oldId, 'old_volume_id', 'volume'),
+      requireKey(newId, 'new_volume_id', 'volume'),
+    ];
     if (oldId === newId) throw CsiError.invalidArgument('old_volume_id and new_volume_id are the same');
     const told = !this.deps.isRetired(oldKey);
     const succession = { ...request, told };
@@ -40,7 +44,12 @@ export class Successions {
   /** As Router.Cordon of proto/router.proto. */
   async cordon(request: CordonMessage, context: CallContext): Promise<void> {
     const { volume_id: id } = request;
-    await this.deps.sources.ask(this.deps.owning(keyOf(id, 'volume_id'), id), 'CordonVolume', request, context);
+    await this.deps.sources.ask(
+      this.deps.owning(requireKey(id, 'volume_id', 'volume'), id),
+      'CordonVolume',
+      request,
+      context,
+    );
   }
 
   /**
@@ -51,7 +60,7 @@ export class Successions {
    */
   async tell(owner: NodeConnection, succession: SuccessionMessage): Promise<void> {
     const { old_volume_id: oldId } = succession;
-    const oldKey = keyOf(oldId, 'old_volume_id');
+    const oldKey = requireKey(oldId, 'old_volume_id', 'volume');
     if (!this.deps.knowsRetired() || this.deps.isRetired(oldKey)) return;
     await this.deps.sources.ask(this.deps.owning(oldKey, oldId), 'SupersedeVolume', succession);
     await this.deps.sources.ask(owner, 'RecordSuccession', { ...succession, told: true });
@@ -71,10 +80,4 @@ export class Successions {
     }
     await sources.ask(owner, 'ClearStaging', {});
   }
-}
-
-function keyOf(handle: string, field: string): string {
-  const key = nodeKeyOf(handle);
-  if (key !== null) return key;
-  throw CsiError.invalidArgument(`${field} is not the handle of a volume`);
 }
