@@ -11,6 +11,8 @@ export const ExitCode = {
   UNREACHABLE: 6,
   /** Nothing was found to be wrong, and something was not examined. */
   NOT_EXAMINED: 7,
+  /** A remote with backups cannot be reached, or refuses. */
+  REMOTE: 8,
   /** EX_CONFIG of sysexits.h. */
   CONFIG: 78,
   /** 128 plus the number of SIGINT. */

@@ -1,5 +1,6 @@
 /** The exit code and the message of each failure, for commands that call drivers or read their data. */
 import { CsiError, messageOf } from '../base/errors.js';
+import { StoreError } from '../tools/backup/object-store.js';
 import { isServiceError } from '../tools/client/connection.js';
 import { InterruptedError } from '../tools/client/resumable-stream.js';
 import { ExitCode, exitCodeOfStatus } from './exit-codes.js';
@@ -16,6 +17,7 @@ function failureOf(error: unknown): CommandFailure {
     const message = `${error.message}; the last failure: ${messageOf(error.cause)}`;
     return { code: ExitCode.UNREACHABLE, message };
   }
+  if (error instanceof StoreError) return { code: ExitCode.REMOTE, message: error.message };
   const hasStatus = error instanceof CsiError || isServiceError(error);
   const code = hasStatus ? exitCodeOfStatus(error.code) : ExitCode.FAILURE;
   return { code, message: messageOf(error) };

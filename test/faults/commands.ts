@@ -9,7 +9,7 @@ import { execFileSync } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statfsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { newVolumeId, nodeKey } from '../../src/base/csi/handles.js';
-import { Repository } from '../../src/tools/backup/repository.js';
+import { DirectoryRepository } from '../../src/tools/backup/directory-repository.js';
 import { verifyVolume } from '../../src/tools/backup/verify.js';
 import { assertSame } from '../support/backups.js';
 import { killChildren } from '../support/child-processes.js';
@@ -216,7 +216,7 @@ function truthOf(scene: Scene, index: number): string {
 async function verify(scene: Scene, index: number, backups: number): Promise<void> {
   const { signal } = new AbortController();
   const directory = repositoryOf(scene);
-  for (const volume of await (await Repository.open(directory)).all()) {
+  for (const volume of await (await DirectoryRepository.open(directory)).all()) {
     assert.deepEqual(await verifyVolume(volume, { signal }), []);
   }
   const path = join(directory, scene.resident('block').volume.id);

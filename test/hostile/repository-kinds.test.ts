@@ -24,11 +24,12 @@ import {
 import { join } from 'node:path';
 import { after, before, type TestContext, test } from 'node:test';
 import { messageOf } from '../../src/base/errors.js';
-import { type Backup, baseNameOf, imagePathOf } from '../../src/tools/backup/chains.js';
+import { baseNameOf } from '../../src/tools/backup/chains.js';
 import { checksumSegments } from '../../src/tools/backup/checksums.js';
 import { formatManifest, type Manifest } from '../../src/tools/backup/manifest.js';
 import { assertIntact, restoreToFile } from '../../src/tools/backup/restore.js';
 import { chooseBackup } from '../../src/tools/backup/select.js';
+import { type Backup, imagePathOf } from '../../src/tools/backup/stored-backup.js';
 import { BackupHistory } from '../support/backup-history.js';
 import { runCommand } from '../support/command.js';
 import { isNightly } from '../support/nightly.js';

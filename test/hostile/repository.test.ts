@@ -23,9 +23,10 @@ import {
 import { join } from 'node:path';
 import { after, before, beforeEach, type TestContext, test } from 'node:test';
 import { packagePath } from '../../src/base/package-root.js';
-import { type Backup, baseNameOf, imagePathOf } from '../../src/tools/backup/chains.js';
+import { baseNameOf } from '../../src/tools/backup/chains.js';
 import { snapshotStem } from '../../src/tools/backup/file-names.js';
 import { formatManifest } from '../../src/tools/backup/manifest.js';
+import { type Backup, imagePathOf } from '../../src/tools/backup/stored-backup.js';
 
 import { BackupHistory } from '../support/backup-history.js';
 import { type Ended, runCommand } from '../support/command.js';

@@ -11,11 +11,11 @@ import { readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { RuntimeDirectory } from '../../src/base/system/runtime-directory.js';
 import { backUp } from '../../src/tools/backup/backup.js';
-import { type Backup, imagePathOf } from '../../src/tools/backup/chains.js';
+import { DirectoryRepository } from '../../src/tools/backup/directory-repository.js';
 import { planPrune, prune } from '../../src/tools/backup/prune.js';
-import { Repository } from '../../src/tools/backup/repository.js';
 import { assertIntact, restoreToFile } from '../../src/tools/backup/restore.js';
 import { chooseBackup } from '../../src/tools/backup/select.js';
+import { type Backup, imagePathOf } from '../../src/tools/backup/stored-backup.js';
 import { verifyVolume } from '../../src/tools/backup/verify.js';
 import { CsiDriver } from '../../src/tools/client/csi-driver.js';
 import { assertSame } from './backups.js';
@@ -103,7 +103,7 @@ const GROWTHS = 2;
 
 export class BackedUpVolume {
   readonly #driver: CsiDriver;
-  readonly #repository: Repository;
+  readonly #repository: DirectoryRepository;
   readonly #runtime: RuntimeDirectory;
   readonly #points: Point[] = [];
   readonly #counts = { delta: 0, grown: 0 };
@@ -111,7 +111,7 @@ export class BackedUpVolume {
   private constructor(
     private readonly options: BackedUpVolumeOptions,
     private readonly volume: HeldVolume,
-    repository: Repository,
+    repository: DirectoryRepository,
     runtime: RuntimeDirectory,
   ) {
     this.#driver = new CsiDriver(options.socketPath, new AbortController().signal);
@@ -125,7 +125,7 @@ export class BackedUpVolume {
     const volume = await orchestrator.create(name, { sizeBytes });
     await orchestrator.bringUp(volume);
     use.prepare(volume.targetPath);
-    const repository = await Repository.open(join(directory, 'backups'), { create: true });
+    const repository = await DirectoryRepository.open(join(directory, 'backups'), { create: true });
     const runtime = await openRuntime(join(directory, 'runtime'));
     return new BackedUpVolume(options, volume, repository, runtime);
   }
@@ -188,8 +188,7 @@ export class BackedUpVolume {
       runtime: this.#runtime,
       snapshotId: point.snapshotId,
       volumeId: null,
-      directory: this.#repository.directory,
-      allowShared: false,
+      repository: this.#repository,
       base: 'auto',
       grainBytes: BigInt(this.options.random.pick([512, 4096, 65536])),
       compression: this.options.random.pick([null, 'zstd'] as const),
@@ -220,7 +219,7 @@ export class BackedUpVolume {
     }
     const volume = await this.#repository.backupsOf(this.volume.id);
     assert.deepEqual(await verifyVolume(volume, { signal: new AbortController().signal }), []);
-    const names = await readdir(this.#repository.directory, { recursive: true });
+    const names = await readdir(this.#repository.location, { recursive: true });
     assert.deepEqual(
       names.filter((name) => name.includes('.partial')),
       [],

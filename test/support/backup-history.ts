@@ -1,11 +1,13 @@
 /** Backups of a volume that changes at random, made of files: real images and manifests, without a driver. */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { type Backup, baseNameOf, chainOf, imagesOf } from '../../src/tools/backup/chains.js';
+import { baseNameOf } from '../../src/tools/backup/chains.js';
 import { checksumSegments, SEGMENT_BYTES } from '../../src/tools/backup/checksums.js';
 import { copyIntoImage } from '../../src/tools/backup/copy-image.js';
+import { DirectoryRepository } from '../../src/tools/backup/directory-repository.js';
 import { writeRanges } from '../../src/tools/backup/ranges-file.js';
-import { Repository } from '../../src/tools/backup/repository.js';
+import type { Repository } from '../../src/tools/backup/repository.js';
+import type { Backup } from '../../src/tools/backup/stored-backup.js';
 import type { Entry } from '../../src/tools/client/list.js';
 import { wholeClusters } from '../../src/tools/nbd/image.js';
 import { testManifest } from './backup-files.js';
@@ -32,8 +34,9 @@ export class BackupHistory {
     readonly repository: Repository,
   ) {}
 
-  static async begin(directory: string, random: Random): Promise<BackupHistory> {
-    const repository = await Repository.open(join(directory, 'backups'), { create: true });
+  /** @param given a directory, if left out */
+  static async begin(directory: string, random: Random, given?: Repository): Promise<BackupHistory> {
+    const repository = given ?? (await DirectoryRepository.open(join(directory, 'backups'), { create: true }));
     return new BackupHistory(directory, random, repository);
   }
 
@@ -67,10 +70,9 @@ export class BackupHistory {
         grainBytes: wholeClusters(compression, 4096n),
         sizeBytes: () => sizeBytes,
       });
-      const volume = await this.repository.backupsOf('vol-1');
-      const below = base === null ? [] : imagesOf(chainOf(base, volume));
+      const backing = base?.manifest.image.file ?? null;
       const runtime = await openRuntime(join(this.directory, 'runtime'));
-      const image = { path: paths.imagePartial, sizeBytes, below, compression };
+      const image = { path: paths.imagePartial, sizeBytes, backing, compression };
       await copyIntoImage({ from: { device }, ranges, ...image, runtime, signal: new AbortController().signal });
       const sums = await checksumSegments(paths.imagePartial);
       const backup = await this.repository.commit(paths, {

@@ -2,8 +2,9 @@
 import assert from 'node:assert/strict';
 import { dirname } from 'node:path';
 import type { TestContext } from 'node:test';
-import { chainOf, imagePathOf, imagesOf } from '../../src/tools/backup/chains.js';
-import { Repository } from '../../src/tools/backup/repository.js';
+import { chainOf } from '../../src/tools/backup/chains.js';
+import { DirectoryRepository } from '../../src/tools/backup/directory-repository.js';
+import { imagePathOf, imagesOf } from '../../src/tools/backup/stored-backup.js';
 import { checkImage, compareImages } from '../../src/tools/nbd/image.js';
 import type { ImageChain } from '../../src/tools/nbd/image-chain.js';
 import { type Ended, runCommand } from './command.js';
@@ -55,7 +56,7 @@ export async function assertSame(device: string, image: string): Promise<void> {
 
 /** The images that one in a repository consists of. */
 export async function chainIn(image: string): Promise<ImageChain> {
-  const repository = await Repository.open(dirname(dirname(image)), { allowShared: true });
+  const repository = await DirectoryRepository.open(dirname(dirname(image)), { allowShared: true });
   const volume = (await repository.all()).find(({ directory }) => directory === dirname(image));
   const backup = volume?.backups.find((each) => imagePathOf(each) === image);
   assert.ok(volume !== undefined && backup !== undefined, `no manifest names ${image}`);

@@ -46,6 +46,7 @@ const PACKAGES_OF_TOOLS: Readonly<Record<string, string>> = {
   nbdinfo: 'libnbd-bin',
   'qemu-nbd': 'qemu-utils',
   'qemu-img': 'qemu-utils',
+  rclone: 'rclone',
 };
 
 /** Programs that only btrfs volumes need. */

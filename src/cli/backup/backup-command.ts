@@ -3,20 +3,28 @@ import { join } from 'node:path';
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { humanSize, withHumanSize } from '../../base/human-size.js';
 import { type BackupResult, backUp, type Phase } from '../../tools/backup/backup.js';
-import { imagePathOf } from '../../tools/backup/chains.js';
+import type { Repository } from '../../tools/backup/repository.js';
+import { imagePathOf } from '../../tools/backup/stored-backup.js';
 import { CsiDriver } from '../../tools/client/csi-driver.js';
 import { parseGrain } from '../../tools/client/grain.js';
 import type { Compression } from '../../tools/nbd/image.js';
 import { socketPathOf } from '../endpoint.js';
 import { runListCommand } from '../metadata/list-command.js';
 import { complain, harmless, print } from '../output.js';
-import { parsePath } from '../paths.js';
 import { ProgressLine } from '../progress.js';
 import { openRuntimeDirectory } from '../runtime-directory.js';
-import { addAccess, ENDPOINT_HELP, suggestTo } from './shared-options.js';
+import {
+  type AccessOptions,
+  addAccess,
+  addSpool,
+  ENDPOINT_HELP,
+  parseRepository,
+  suggestTo,
+  withRepository,
+} from './shared-options.js';
 import { TransferProgress } from './transfer-progress.js';
 
-interface BackupOptions {
+interface BackupOptions extends AccessOptions {
   to: string;
   base: string;
   grain: bigint;
@@ -24,7 +32,6 @@ interface BackupOptions {
   volume?: string;
   endpoint?: string;
   json: boolean;
-  allowShared: boolean;
 }
 
 const DEFAULT_GRAIN = 4096n;
@@ -34,7 +41,7 @@ export function addBackupCommand(program: Command): void {
   command
     .description('copy a snapshot, or what changed since an earlier one, into a qcow2 image')
     .argument('<snapshot>', 'id of the snapshot')
-    .requiredOption('--to <directory>', 'the directory of all backups', parsePath)
+    .requiredOption('--to <repository>', 'a directory, or rclone:REMOTE:PATH', parseRepository)
     .option(
       '--base <base>',
       'auto: the newest backup that the driver gives a delta for; none: a full backup; or a snapshot that has a backup',
@@ -49,13 +56,15 @@ export function addBackupCommand(program: Command): void {
     .option('--volume <id>', 'volume of the snapshot, for drivers that have neither GET_SNAPSHOT nor LIST_SNAPSHOTS')
     .option('--endpoint <endpoint>', ENDPOINT_HELP)
     .option('--json', 'print the result as one JSON object, with sizes as strings', false);
-  addAccess(suggestTo(command))
+  addSpool(addAccess(suggestTo(command)))
     .addHelpText('after', HELP)
     .action(async (snapshotId: string) => {
       const options = command.opts<BackupOptions>();
       const socketPath = socketPathOf(command, options.endpoint);
       process.exitCode = await runListCommand(socketPath, (signal) =>
-        runBackup(socketPath, snapshotId, options, signal),
+        withRepository(options.to, { ...options, create: true }, signal, (repository) =>
+          runBackup({ socketPath, snapshotId, repository }, options, signal),
+        ),
       );
     });
 }
@@ -72,11 +81,11 @@ Exit codes:
   4    there is no such snapshot, or no backup of the base
   5    something has to be repaired first; the message says what
   6    cannot connect, or the driver kept failing
+  8    the remote failed; the finished image waits in the spool, and the next backup sends it
   130  stopped by SIGINT or SIGTERM`;
 
 async function runBackup(
-  socketPath: string,
-  snapshotId: string,
+  { socketPath, snapshotId, repository }: { socketPath: string; snapshotId: string; repository: Repository },
   options: BackupOptions,
   signal: AbortSignal,
 ): Promise<void> {
@@ -95,8 +104,7 @@ async function runBackup(
       runtime: await openRuntimeDirectory(onNotice),
       snapshotId,
       volumeId: options.volume ?? null,
-      directory: options.to,
-      allowShared: options.allowShared,
+      repository,
       base: base === 'auto' || base === 'none' ? base : { snapshotId: base },
       grainBytes: options.grain,
       compression: options.compress ?? null,
@@ -129,6 +137,7 @@ const PHASES: Readonly<Record<Phase, string>> = {
   list: 'reading the list',
   copy: 'copying',
   checksums: 'computing checksums',
+  add: 'adding the backup',
 };
 
 function asText(result: BackupResult, seconds: number): string {

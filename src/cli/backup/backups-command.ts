@@ -3,13 +3,21 @@ import type { Command } from 'commander';
 import { CsiError } from '../../base/errors.js';
 import { humanSize } from '../../base/human-size.js';
 import { cell, harmless, plainJson } from '../../base/plain-text.js';
-import { type Backup, chainOf, type VolumeBackups } from '../../tools/backup/chains.js';
-import { Repository } from '../../tools/backup/repository.js';
+import { chainOf, type VolumeBackups } from '../../tools/backup/chains.js';
+import type { Repository } from '../../tools/backup/repository.js';
+import type { Backup } from '../../tools/backup/stored-backup.js';
 import { brokenBackups } from '../../tools/backup/verify.js';
 import { runToStatus } from '../failures.js';
 import { complain, print } from '../output.js';
-import { parsePath } from '../paths.js';
-import { addAccess, JSON_HELP, VOLUME_HELP } from './shared-options.js';
+import {
+  type AccessOptions,
+  addAccess,
+  JSON_HELP,
+  parseRepository,
+  REPOSITORY_HELP,
+  VOLUME_HELP,
+  withRepository,
+} from './shared-options.js';
 
 const HELP = `
 Exit codes:
@@ -17,39 +25,42 @@ Exit codes:
   2  wrong usage
   4  there is no such directory
   5  backups are marked BROKEN, or manifests are damaged (see blockdelta verify), or others can
-     write to the directory`;
+     write to the directory
+  8  the remote failed`;
 
-interface ListOptions {
+interface ListOptions extends AccessOptions {
   volume: string;
   json: boolean;
-  allowShared: boolean;
 }
 
 export function addBackupsCommand(program: Command): void {
   const command = program
     .command('backups')
-    .description('list the backups in a directory')
-    .argument('<directory>', 'the directory of the backups', parsePath)
+    .description('list the backups in a repository')
+    .argument('<repository>', REPOSITORY_HELP, parseRepository)
     .option('--volume <id>', VOLUME_HELP, '')
     .option('--json', JSON_HELP, false);
   addAccess(command)
     .addHelpText('after', HELP)
-    .action(async (directory: string, { volume, json, allowShared }: ListOptions) => {
-      process.exitCode = await runToStatus(async (signal) => {
-        const all = await (await Repository.open(directory, { allowShared })).all();
-        const volumes = all.filter(({ volumeId }) => ['', volumeId].includes(volume));
-        const listed = await Promise.all(volumes.map((each) => listOf(each, signal)));
-        await print(json ? `${plainJson(JSON.stringify(listed.map(jsonOf)))}\n` : harmless(tableOf(listed)));
-        for (const { problems } of volumes) for (const { found } of problems) complain(cell(found));
-        const broken = listed.flatMap(({ rows }) => rows).filter((row) => row.broken !== null).length;
-        const damaged = volumes.reduce((sum, { problems }) => sum + problems.length, 0);
-        if (broken + damaged === 0) return;
-        throw CsiError.failedPrecondition(
-          `${broken} backups cannot be restored, and ${damaged} manifests are damaged: restore their files from another ` +
-            'copy, or use the other backups; blockdelta verify reads every image in full',
-        );
-      });
+    .action(async (location: string, options: ListOptions) => {
+      process.exitCode = await runToStatus((signal) =>
+        withRepository(location, options, signal, (repository) => list(repository, options, signal)),
+      );
     });
+}
+
+async function list(repository: Repository, { volume, json }: ListOptions, signal: AbortSignal): Promise<void> {
+  const volumes = (await repository.all()).filter(({ volumeId }) => ['', volumeId].includes(volume));
+  const listed = await Promise.all(volumes.map((each) => listOf(each, signal)));
+  await print(json ? `${plainJson(JSON.stringify(listed.map(jsonOf)))}\n` : harmless(tableOf(listed)));
+  for (const { problems } of volumes) for (const { found } of problems) complain(cell(found));
+  const broken = listed.flatMap(({ rows }) => rows).filter((row) => row.broken !== null).length;
+  const damaged = volumes.reduce((sum, { problems }) => sum + problems.length, 0);
+  if (broken + damaged === 0) return;
+  throw CsiError.failedPrecondition(
+    `${broken} backups cannot be restored, and ${damaged} manifests are damaged: restore their files from another ` +
+      'copy, or use the other backups; blockdelta verify reads every image in full',
+  );
 }
 
 interface ListedVolume {

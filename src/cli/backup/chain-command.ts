@@ -2,8 +2,9 @@
 import { dirname } from 'node:path';
 import type { Command } from 'commander';
 import { CsiError } from '../../base/errors.js';
-import { chainOf, imagePathOf, imagesOf } from '../../tools/backup/chains.js';
-import { Repository } from '../../tools/backup/repository.js';
+import { chainOf } from '../../tools/backup/chains.js';
+import { DirectoryRepository } from '../../tools/backup/directory-repository.js';
+import { imagePathOf, imagesOf } from '../../tools/backup/stored-backup.js';
 import { chainName } from '../../tools/nbd/image-chain.js';
 import { runToStatus } from '../failures.js';
 import { print } from '../output.js';
@@ -37,7 +38,7 @@ export function addChainCommand(program: Command): void {
 }
 
 async function nameOf(image: string, allowShared: boolean): Promise<string> {
-  const repository = await Repository.open(dirname(dirname(image)), { allowShared });
+  const repository = await DirectoryRepository.open(dirname(dirname(image)), { allowShared });
   for (const volume of await repository.all()) {
     const all = [...volume.backups, ...volume.superseded];
     const backup = all.find((each) => imagePathOf(each) === image);

@@ -4,19 +4,28 @@ import { CsiError, messageOf, StatusCode } from '../../base/errors.js';
 import { cell, harmless, plainJson } from '../../base/plain-text.js';
 import type { VolumeBackups } from '../../tools/backup/chains.js';
 import { type KeepRules, RULE_NAMES } from '../../tools/backup/keep-rules.js';
+import { StoreError } from '../../tools/backup/object-store.js';
 import { type PrunePlan, planPrune, prune } from '../../tools/backup/prune.js';
-import { Repository } from '../../tools/backup/repository.js';
+import type { Repository } from '../../tools/backup/repository.js';
 import { runToStatus } from '../failures.js';
 import { print } from '../output.js';
-import { parsePath } from '../paths.js';
 import { ProgressLine } from '../progress.js';
 import { openRuntimeDirectory } from '../runtime-directory.js';
-import { addAccess, JSON_HELP, parseCount, VOLUME_HELP } from './shared-options.js';
+import {
+  type AccessOptions,
+  addAccess,
+  addSpool,
+  JSON_HELP,
+  parseCount,
+  parseRepository,
+  REPOSITORY_HELP,
+  VOLUME_HELP,
+  withRepository,
+} from './shared-options.js';
 
-interface PruneOptions {
+interface PruneOptions extends AccessOptions {
   volume: string;
   dryRun: boolean;
-  allowShared: boolean;
   json: boolean;
   [rule: `keep${string}`]: number | undefined;
 }
@@ -37,23 +46,24 @@ Exit codes:
   5    others can write to the directory, or a volume's manifests are damaged or contradict each
        other, or a chain is not complete, or an image that stays is not as its manifest says:
        nothing of that volume was removed
+  8    the remote failed; another run continues
   130  stopped by SIGINT or SIGTERM`;
 
 export function addPruneCommand(program: Command): void {
   const command = program
     .command('prune')
     .description('remove backups that no rule keeps, without breaking a chain')
-    .argument('<directory>', 'the directory of the backups', parsePath)
+    .argument('<repository>', REPOSITORY_HELP, parseRepository)
     .option('--volume <id>', VOLUME_HELP, '')
     .option('--dry-run', 'print what would be done', false)
     .option('--json', JSON_HELP, false)
     .addHelpText('after', HELP);
-  addAccess(command);
+  addSpool(addAccess(command));
   for (const rule of RULE_NAMES) {
     const what = rule === 'last' ? 'the newest <count>' : `the newest of <count> ${periodOf(rule)}`;
     command.addOption(new Option(`--keep-${rule} <count>`, `keep ${what}`).argParser(parseCount));
   }
-  command.action(async (directory: string, options: PruneOptions) => {
+  command.action(async (location: string, options: PruneOptions) => {
     const rules = rulesIn(options);
     if (Object.keys(rules).length === 0) {
       command.error('error: no rule is given, such as --keep-last 7');
@@ -64,7 +74,9 @@ export function addPruneCommand(program: Command): void {
           'that keeps some, such as --keep-last 7, or say --keep-last 1 if that is what is meant',
       );
     }
-    process.exitCode = await runToStatus((signal) => pruneAll(directory, options, rules, signal));
+    process.exitCode = await runToStatus((signal) =>
+      withRepository(location, options, signal, (repository) => pruneAll(repository, options, rules, signal)),
+    );
   });
 }
 
@@ -79,15 +91,14 @@ function rulesIn(options: PruneOptions): KeepRules {
 }
 
 async function pruneAll(
-  directory: string,
-  { volume: volumeId, dryRun, json, allowShared }: PruneOptions,
+  repository: Repository,
+  { volume: volumeId, dryRun, json }: PruneOptions,
   rules: KeepRules,
   signal: AbortSignal,
 ): Promise<void> {
-  const repository = await Repository.open(directory, { allowShared });
   const all = await repository.all();
   const volumes = all.filter((each) => ['', each.volumeId].includes(volumeId));
-  if (volumes.length === 0) throw CsiError.notFound(`${directory} has no backups to prune`);
+  if (volumes.length === 0) throw CsiError.notFound(`${repository.location} has no backups to prune`);
   let current = '';
   const line = new ProgressLine(() => ({ share: null, text: `pruning ${current}` }));
   const plans: PrunePlan[] = [];
@@ -129,6 +140,7 @@ async function pruneAll(
   await print(json ? `${plainJson(JSON.stringify(plans.map(jsonOf)))}\n` : harmless(text));
   if (failures.length === 0) return;
   const message = failures.map(messageOf).join('\n');
+  if (failures.every((thrown) => thrown instanceof StoreError)) throw new StoreError(message);
   const areRefusals = failures.every(
     (thrown) => thrown instanceof CsiError && thrown.code === StatusCode.FAILED_PRECONDITION,
   );

@@ -1,7 +1,7 @@
 /** `blockdelta restore`: writes a backup to a file, a block device or a new volume. */
 import type { Command } from 'commander';
 import { openDevice } from '../../tools/backup/device-target.js';
-import { Repository } from '../../tools/backup/repository.js';
+import type { Repository } from '../../tools/backup/repository.js';
 import { assertIntact, restoreToDevice, restoreToFile, restoreToVolume } from '../../tools/backup/restore.js';
 import { type ChosenBackup, chooseBackup } from '../../tools/backup/select.js';
 import { CsiDriver } from '../../tools/client/csi-driver.js';
@@ -11,16 +11,25 @@ import { complain, harmless, print } from '../output.js';
 import { parsePath } from '../paths.js';
 import { ProgressLine } from '../progress.js';
 import { openRuntimeDirectory } from '../runtime-directory.js';
-import { addAccess, addChoice, ENDPOINT_HELP, JSON_HELP, suggestTo } from './shared-options.js';
+import {
+  type AccessOptions,
+  addAccess,
+  addChoice,
+  ENDPOINT_HELP,
+  JSON_HELP,
+  parseRepository,
+  REPOSITORY_HELP,
+  suggestTo,
+  withRepository,
+} from './shared-options.js';
 import { TransferProgress } from './transfer-progress.js';
 
-interface RestoreCommandOptions {
+interface RestoreCommandOptions extends AccessOptions {
   to: string;
   volume: string;
   snapshot: string;
   endpoint?: string;
   force: boolean;
-  allowShared: boolean;
   json: boolean;
 }
 
@@ -36,13 +45,14 @@ Exit codes:
   5    the backup is damaged or its chain is not complete, others can write to its directory,
        or the target cannot take it
   6    cannot reach the driver
+  8    the remote failed
   130  stopped by SIGINT or SIGTERM`;
 
 export function addRestoreCommand(program: Command): void {
   const command = program
     .command('restore')
     .description('write a backup to a file, a block device or a new volume')
-    .argument('<directory>', 'the directory of the backups', parsePath)
+    .argument('<repository>', REPOSITORY_HELP, parseRepository)
     .requiredOption('--to <target>', 'a file, a block device, or volume[:NAME]', parseTarget);
   addAccess(addChoice(suggestTo(command)))
     .option('--endpoint <endpoint>', `${ENDPOINT_HELP}, for --to volume`)
@@ -53,10 +63,14 @@ export function addRestoreCommand(program: Command): void {
     )
     .option('--json', JSON_HELP, false)
     .addHelpText('after', HELP)
-    .action(async (directory: string, options: RestoreCommandOptions) => {
+    .action(async (location: string, options: RestoreCommandOptions) => {
       const prefix = volumeNameIn(options.to);
       const socketPath = prefix === null ? null : socketPathOf(command, options.endpoint);
-      process.exitCode = await runToStatus((signal) => restore(directory, options, { prefix, socketPath }, signal));
+      process.exitCode = await runToStatus((signal) =>
+        withRepository(location, options, signal, (repository) =>
+          restore(repository, options, { prefix, socketPath }, signal),
+        ),
+      );
     });
 }
 
@@ -69,13 +83,12 @@ function volumeNameIn(target: string): string | null {
 }
 
 async function restore(
-  directory: string,
+  repository: Repository,
   options: RestoreCommandOptions,
   { prefix, socketPath }: { prefix: string | null; socketPath: string | null },
   signal: AbortSignal,
 ): Promise<void> {
   const { snapshot: snapshotId, volume: volumeId } = options;
-  const repository = await Repository.open(directory, { allowShared: options.allowShared });
   const chosen = await chooseBackup(repository, { volumeId, snapshotId });
   await verified(chosen, signal);
   const { sizeBytes } = chosen.backup.manifest.volume;

@@ -1,9 +1,9 @@
 /** `blockdelta verify`: examines backups, and compares one with its snapshot byte by byte. */
 import type { Command } from 'commander';
 import { CsiError } from '../../base/errors.js';
-import { imagePathOf, imagesOf, type Problem } from '../../tools/backup/chains.js';
-import { Repository } from '../../tools/backup/repository.js';
+import type { Repository } from '../../tools/backup/repository.js';
 import { chooseBackup } from '../../tools/backup/select.js';
+import { imagePathOf, type Problem } from '../../tools/backup/stored-backup.js';
 import { verifyVolume } from '../../tools/backup/verify.js';
 import { CsiDriver } from '../../tools/client/csi-driver.js';
 import { publishSnapshot, removeLeftVolumes } from '../../tools/client/published-volume.js';
@@ -12,18 +12,25 @@ import { compareImages } from '../../tools/nbd/image.js';
 import { socketPathOf } from '../endpoint.js';
 import { runToStatus } from '../failures.js';
 import { harmless, print } from '../output.js';
-import { parsePath } from '../paths.js';
 import { ProgressLine } from '../progress.js';
 import { openRuntimeDirectory } from '../runtime-directory.js';
-import { addAccess, ENDPOINT_HELP, JSON_HELP, VOLUME_HELP } from './shared-options.js';
+import {
+  type AccessOptions,
+  addAccess,
+  ENDPOINT_HELP,
+  JSON_HELP,
+  parseRepository,
+  REPOSITORY_HELP,
+  VOLUME_HELP,
+  withRepository,
+} from './shared-options.js';
 import { TransferProgress } from './transfer-progress.js';
 
-interface VerifyCommandOptions {
+interface VerifyCommandOptions extends AccessOptions {
   volume: string;
   against?: string;
   endpoint?: string;
   json: boolean;
-  allowShared: boolean;
 }
 
 const HELP = `
@@ -35,36 +42,38 @@ Exit codes:
   5    something is damaged, missing or different, and each line names a file; or others can
        write to the directory
   6    cannot reach the driver
+  8    the remote failed
   130  stopped by SIGINT or SIGTERM`;
 
 export function addVerifyCommand(program: Command): void {
   const command = program
     .command('verify')
     .description('examine backups: chains, checksums and tables of images')
-    .argument('<directory>', 'the directory of the backups', parsePath)
+    .argument('<repository>', REPOSITORY_HELP, parseRepository)
     .option('--volume <id>', VOLUME_HELP, '')
     .option('--against <snapshot>', 'compare the backup of this snapshot with it, byte by byte')
     .option('--endpoint <endpoint>', `${ENDPOINT_HELP}, for --against`)
     .option('--json', JSON_HELP, false);
   addAccess(command)
     .addHelpText('after', HELP)
-    .action(async (directory: string, options: VerifyCommandOptions) => {
+    .action(async (location: string, options: VerifyCommandOptions) => {
       const { against } = options;
       const socketPath = against === undefined ? null : socketPathOf(command, options.endpoint);
-      process.exitCode = await runToStatus((signal) => verify(directory, options, socketPath, signal));
+      process.exitCode = await runToStatus((signal) =>
+        withRepository(location, options, signal, (repository) => verify(repository, options, socketPath, signal)),
+      );
     });
 }
 
 async function verify(
-  directory: string,
+  repository: Repository,
   options: VerifyCommandOptions,
   socketPath: string | null,
   signal: AbortSignal,
 ): Promise<void> {
-  const repository = await Repository.open(directory, { allowShared: options.allowShared });
   const all = await repository.all();
   const volumes = all.filter(({ volumeId }) => ['', volumeId].includes(options.volume));
-  if (volumes.length === 0) throw CsiError.notFound(`${directory} has no backups to verify`);
+  if (volumes.length === 0) throw CsiError.notFound(`${repository.location} has no backups to verify`);
   const images = volumes.flatMap(({ backups }) => backups);
   const total = images.reduce((sum, { manifest }) => sum + manifest.image.bytes, 0n);
   const progress = new TransferProgress('verifying', total);
@@ -117,7 +126,7 @@ async function compare(
   socketPath: string,
   signal: AbortSignal,
 ): Promise<{ path: string; difference: string | null }> {
-  const { backup, chain } = await chooseBackup(repository, choice);
+  const { backup, chain, volume } = await chooseBackup(repository, choice);
   const driver = new CsiDriver(socketPath, signal);
   try {
     const runtime = await openRuntimeDirectory();
@@ -125,9 +134,10 @@ async function compare(
     const published = await publishSnapshot(driver, runtime, await describeSnapshot(driver, choice.snapshotId));
     try {
       const path = imagePathOf(backup);
-      const image = { chain: imagesOf(chain) };
       const device = { device: published.devicePath };
-      const { isSame, detail } = await compareImages(image, device, signal);
+      const { isSame, detail } = await volume.images.open(chain, (images) =>
+        compareImages({ chain: images }, device, signal),
+      );
       return { path, difference: isSame ? null : detail };
     } finally {
       await published.close();

@@ -15,14 +15,14 @@ import { openMetadata } from '../client/metadata-stream.js';
 import { publishSnapshot, removeLeftVolumes } from '../client/published-volume.js';
 import { describeSnapshot, type SnapshotInfo } from '../client/snapshot-info.js';
 import { type Compression, wholeClusters } from '../nbd/image.js';
-import type { ImageChain } from '../nbd/image-chain.js';
 import { type BaseChoice, findBases } from './bases.js';
-import { type Backup, baseNameOf, chainOf, imagesOf } from './chains.js';
+import { baseNameOf } from './chains.js';
 import { type ChangeList, readChangeList } from './change-list.js';
 import { checksumSegments, SEGMENT_BYTES } from './checksums.js';
 import { copyIntoImage } from './copy-image.js';
 import type { Manifest } from './manifest.js';
-import { type NewBackupPaths, Repository } from './repository.js';
+import type { NewBackupPaths, Repository } from './repository.js';
+import type { Backup } from './stored-backup.js';
 import { brokenBackups } from './verify.js';
 
 export interface BackupRequest {
@@ -31,10 +31,7 @@ export interface BackupRequest {
   snapshotId: string;
   /** The snapshot's volume, for a driver that cannot report it; null to ask the driver. */
   volumeId: string | null;
-  /** The repository's directory. */
-  directory: string;
-  /** See RepositoryAccess. */
-  allowShared: boolean;
+  repository: Repository;
   base: BaseChoice;
   /** Ranges are rounded outwards to multiples of this size. */
   grainBytes: bigint;
@@ -44,7 +41,7 @@ export interface BackupRequest {
   observer: BackupObserver;
 }
 
-export type Phase = 'publish' | 'list' | 'copy' | 'checksums';
+export type Phase = 'publish' | 'list' | 'copy' | 'checksums' | 'add';
 
 export interface BackupObserver {
   /** `total` is null while it is unknown. In the 'list' phase, both values are positions in the volume. */
@@ -65,14 +62,13 @@ export interface BackupResult {
  *   reason
  */
 export async function backUp(request: BackupRequest): Promise<BackupResult> {
-  const { driver, runtime, directory } = request;
+  const { driver, runtime, repository, observer } = request;
   const described = await describe(request);
-  const { allowShared, observer } = request;
-  const repository = await Repository.open(directory, { allowShared, create: true });
   const lock = await repository.lock(described.volumeId);
   try {
     for (const { found } of lock.problems) observer.onNotice(found);
     await removeLeftVolumes(driver, runtime);
+    await repository.addWaiting(described.volumeId, observer.onNotice);
     const volume = await repository.backupsOf(described.volumeId);
     const known = volume.backups.find(({ manifest }) => manifest.snapshot.id === described.snapshotId);
     if (known !== undefined) {
@@ -81,7 +77,7 @@ export async function backUp(request: BackupRequest): Promise<BackupResult> {
     }
     // The current time at least puts this backup after the older backups.
     const creationTime = described.creationTime ?? new Date();
-    const backup = await make(request, { ...described, creationTime }, repository);
+    const backup = await make(request, { ...described, creationTime });
     return { backup, isNew: true };
   } finally {
     lock.release();
@@ -119,8 +115,8 @@ function intact(backup: Backup, { snapshotId, creationTime }: Described, broken:
   );
 }
 
-async function make(request: BackupRequest, snapshot: SnapshotInfo, repository: Repository): Promise<Backup> {
-  const { driver, runtime, observer, signal } = request;
+async function make(request: BackupRequest, snapshot: SnapshotInfo): Promise<Backup> {
+  const { driver, runtime, repository, observer, signal } = request;
   const startedAt = new Date().toISOString();
   const paths = await repository.begin(snapshot.volumeId, {
     id: snapshot.snapshotId,
@@ -132,7 +128,7 @@ async function make(request: BackupRequest, snapshot: SnapshotInfo, repository: 
     const device = published.devicePath;
     const found = await measure(device, snapshot);
     const source: Source = { snapshot, info: await driver.info(), device, ...found, startedAt };
-    const backup = await copy(request, source, repository, paths);
+    const backup = await copy(request, source, paths);
     await published.close().catch((thrown: unknown) => {
       observer.onNotice(
         `the backup is complete, but the temporary volume ${published.volumeId} stays until the next backup ` +
@@ -165,23 +161,19 @@ interface Source {
   startedAt: string;
 }
 
-async function copy(
-  request: BackupRequest,
-  source: Source,
-  repository: Repository,
-  paths: NewBackupPaths,
-): Promise<Backup> {
-  const { runtime, observer, signal, compression } = request;
+async function copy(request: BackupRequest, source: Source, paths: NewBackupPaths): Promise<Backup> {
+  const { runtime, repository, observer, signal, compression } = request;
   const { device, sizeBytes } = source;
   try {
-    const changes = await findChanges(request, source, repository, paths);
+    const changes = await findChanges(request, source, paths);
     const total = changes.ranges.plan.bytes;
+    await repository.assertRoom(total);
     await copyIntoImage({
       from: { device },
       sizeBytes,
       ranges: changes.ranges,
       path: paths.imagePartial,
-      below: changes.below,
+      backing: changes.base?.manifest.image.file ?? null,
       compression,
       runtime,
       signal,
@@ -194,6 +186,7 @@ async function copy(
       signal,
       onProgress: (done) => observer.onProgress('checksums', done, size),
     });
+    observer.onProgress('add', 0n, null);
     const image = { file: paths.imageFile, bytes, segmentBytes: SEGMENT_BYTES, sha256, compression };
     return await repository.commit(paths, manifestOf(source, changes, image));
   } catch (thrown) {
@@ -204,13 +197,11 @@ async function copy(
 
 interface Changes extends ChangeList {
   readonly base: Backup | null;
-  readonly below: ImageChain;
 }
 
 async function findChanges(
-  { driver, base: choice, grainBytes, compression, signal, observer }: BackupRequest,
+  { driver, repository, base: choice, grainBytes, compression, signal, observer }: BackupRequest,
   { snapshot, info, sizeBytes }: Source,
-  repository: Repository,
   paths: NewBackupPaths,
 ): Promise<Changes> {
   const volume = await repository.backupsOf(snapshot.volumeId);
@@ -236,7 +227,7 @@ async function findChanges(
   if (volume.backups.length + volume.problems.length > 0) {
     for (const reason of list.reasons) observer.onNotice(`the backup is ${kind}: ${reason}`);
   }
-  return { ...list, base, below: base === null ? [] : imagesOf(chainOf(base, volume)) };
+  return { ...list, base };
 }
 
 function manifestOf(

@@ -2,13 +2,13 @@
  * Finds the backups on which a new backup may be based: a named one, or those of older snapshots of the volume. All
  * their images must exist. Each excluded backup has a reason, which the new backup records. Reads no image.
  */
-import { stat } from 'node:fs/promises';
-import { join } from 'node:path';
-import { CsiError, StatusCode } from '../../base/errors.js';
+import { CsiError, messageOf, StatusCode } from '../../base/errors.js';
 import type { CsiDriver } from '../client/csi-driver.js';
 import { describeSnapshot, type SnapshotInfo } from '../client/snapshot-info.js';
 import { CHAIN_MAX } from '../nbd/image-chain.js';
-import { type Backup, chainOf, imagePathOf, type VolumeBackups } from './chains.js';
+import { chainOf, type VolumeBackups } from './chains.js';
+import type { BackupImages } from './images.js';
+import { type Backup, imagePathOf } from './stored-backup.js';
 
 /** 'auto': the newest backup from which the driver gives a delta; 'none': a full backup; otherwise one snapshot's backup. */
 export type BaseChoice = 'auto' | 'none' | { readonly snapshotId: string };
@@ -80,8 +80,10 @@ async function unusable(backup: Backup, volume: VolumeBackups, target: Target): 
   if (chain.length >= CHAIN_MAX) {
     return `the backup of snapshot ${id} is based on ${chain.length - 1} others, and a chain has at most ${CHAIN_MAX}`;
   }
+  // Only verify checks the checksums.
   for (const link of chain) {
-    const problem = await imageProblem(link);
+    if (volume.leaving.has(link)) return `another command is removing ${imagePathOf(link)}`;
+    const problem = await problemOf(link, volume.images);
     if (problem !== null) return problem;
   }
   return (await isReplaced(backup, target.driver))
@@ -89,15 +91,13 @@ async function unusable(backup: Backup, volume: VolumeBackups, target: Target): 
     : null;
 }
 
-/** Returns the problem if the image is missing or has another size, and null otherwise. Only verify checks the checksums. */
-async function imageProblem(backup: Backup): Promise<string | null> {
-  const path = imagePathOf(backup);
-  const found = await stat(path, { bigint: true }).catch(() => null);
-  if (found === null) {
-    return `the image ${path}, named by ${join(backup.directory, backup.name)}, is missing`;
+async function problemOf(backup: Backup, images: BackupImages): Promise<string | null> {
+  try {
+    await images.examine(backup);
+    return null;
+  } catch (thrown) {
+    return `${imagePathOf(backup)}: ${messageOf(thrown)}`;
   }
-  const { bytes } = backup.manifest.image;
-  return found.size === bytes ? null : `the image ${path} has ${found.size} bytes, and its manifest says ${bytes}`;
 }
 
 const SAYS_NOTHING: readonly StatusCode[] = [

@@ -4,23 +4,11 @@
  */
 import { join } from 'node:path';
 import { CsiError } from '../../base/errors.js';
-import { CHAIN_MAX, type ImageChain } from '../nbd/image-chain.js';
+import { CHAIN_MAX } from '../nbd/image-chain.js';
 import { snapshotStem } from './file-names.js';
+import type { BackupImages } from './images.js';
 import type { BaseName, Manifest } from './manifest.js';
-
-export interface Backup {
-  readonly manifest: Manifest;
-  /** Name of the manifest's file. */
-  readonly name: string;
-  /** The directory of its volume. */
-  readonly directory: string;
-}
-
-/** Something wrong with the file at `path`. */
-export interface Problem {
-  readonly path: string;
-  readonly found: string;
-}
+import type { Backup, Problem } from './stored-backup.js';
 
 export interface VolumeBackups {
   readonly volumeId: string;
@@ -31,6 +19,9 @@ export interface VolumeBackups {
   readonly superseded: readonly Backup[];
   /** Manifests that cannot be read, or contradict their place or each other. */
   readonly problems: readonly Problem[];
+  /** Those that another command is about to remove: nothing may be based on them any more. */
+  readonly leaving: ReadonlySet<Backup>;
+  readonly images: BackupImages;
 }
 
 /** Names the backup as the base of another backup. */
@@ -42,21 +33,40 @@ export function baseNameOf({ manifest }: Backup): BaseName {
 const keyOf = ({ driver, snapshotId, creationTime }: BaseName): string =>
   JSON.stringify([driver, snapshotId, Date.parse(creationTime)]);
 
+/** Returns the backups whose images, and those of backups of all snapshots that they are based on, exist. Sorted as below. */
+export function completeAmong(
+  all: readonly Backup[],
+  hasImage: (image: Manifest['image']) => boolean,
+): ReadonlySet<Backup> {
+  const complete = new Set<Backup>();
+  const keys = new Set<string>();
+  for (const backup of all) {
+    const { base, image } = backup.manifest;
+    if (!hasImage(image) || (base !== null && !keys.has(keyOf(base)))) continue;
+    complete.add(backup);
+    keys.add(keyOf(baseNameOf(backup)));
+  }
+  return complete;
+}
+
+/** Whether a base with that name is the backup, or another one of its snapshot, which serves as well. */
+export const isNamed = (backup: Backup, base: BaseName): boolean => keyOf(baseNameOf(backup)) === keyOf(base);
+
 /**
  * Chooses one backup of each snapshot: the newest whose image and bases all exist, or else the newest.
  *
  * @param all sorted by the times of the snapshots; backups of one snapshot are sorted by age, oldest first
- * @param files names in the directory
+ * @param hasImage whether the image of a manifest is there
  * @returns `superseded`: the other backups of snapshots that have a complete backup
  */
 export function chooseComplete(
   all: readonly Backup[],
-  files: ReadonlySet<string>,
+  hasImage: (image: Manifest['image']) => boolean,
 ): { backups: Backup[]; superseded: Backup[] } {
+  const complete = completeAmong(all, hasImage);
   const chosen = new Map<string, { backup: Backup; isComplete: boolean; others: Backup[] }>();
   for (const backup of all) {
-    const { base, image } = backup.manifest;
-    const isComplete = files.has(image.file) && (base === null || chosen.get(keyOf(base))?.isComplete === true);
+    const isComplete = complete.has(backup);
     const key = keyOf(baseNameOf(backup));
     const known = chosen.get(key);
     if (known === undefined) chosen.set(key, { backup, isComplete, others: [] });
@@ -104,12 +114,6 @@ export function chainOf(backup: Backup, { backups, directory }: VolumeBackups): 
     chain.push(below);
   }
 }
-
-export function imagesOf(chain: readonly Backup[]): ImageChain {
-  return chain.map(imagePathOf).reverse();
-}
-
-export const imagePathOf = ({ directory, manifest }: Backup): string => join(directory, manifest.image.file);
 
 const indexes = new WeakMap<readonly Backup[], ReadonlyMap<string, Backup>>();
 

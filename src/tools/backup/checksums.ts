@@ -55,6 +55,6 @@ async function readSegment(file: FileHandle, offset: number, end: number): Promi
   return segment;
 }
 
-async function digest(bytes: Buffer<ArrayBuffer>): Promise<string> {
+export async function digest(bytes: Buffer<ArrayBuffer>): Promise<string> {
   return Buffer.from(await crypto.subtle.digest('SHA-256', bytes)).toString('hex');
 }

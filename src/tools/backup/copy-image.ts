@@ -4,7 +4,6 @@
  * reads there return the image below, or zeros. Knows no snapshots and no manifests.
  */
 import { stat } from 'node:fs/promises';
-import { basename } from 'node:path';
 import { CsiError } from '../../base/errors.js';
 import type { RuntimeDirectory } from '../../base/system/runtime-directory.js';
 import { copyRanges } from '../nbd/copy.js';
@@ -16,7 +15,7 @@ import {
   resizeImage,
   wholeClusters,
 } from '../nbd/image.js';
-import type { Content, ImageChain } from '../nbd/image-chain.js';
+import type { Content } from '../nbd/image-chain.js';
 import { readImageHeader } from '../nbd/image-header.js';
 import { type NbdServer, serveImage, serveRanges } from '../nbd/servers.js';
 import { makeSocketDirectory } from '../nbd/socket-directory.js';
@@ -27,10 +26,10 @@ export interface RangesCopy {
   ranges: RangesFile;
   /** The image that is written. */
   path: string;
-  /** The images below the written image, in the same directory; empty for a full image. */
-  below: ImageChain;
-  /** Null, or left out: nothing is compressed. Otherwise the ranges are multiples of COMPRESSED_BYTES. */
-  compression?: Compression | null;
+  /**
+   * The ranges are multiples of wholeClusters, so that QEMU completes no cluster from the image below, which is never opened.
+   */
+  compression: Compression | null;
   /** Holds the sockets of the servers. */
   runtime: RuntimeDirectory;
   signal: AbortSignal;
@@ -40,17 +39,17 @@ export interface RangesCopy {
 
 const PROGRESS_INTERVAL_MS = 250;
 
-/** Makes the image, whose path must not exist yet. Once this resolves, the image is on disk and has passed assertSound. */
-export async function copyIntoImage(copy: RangesCopy & { sizeBytes: bigint }): Promise<void> {
-  const { path, sizeBytes, below, compression = null, signal } = copy;
-  await createImage({ path, sizeBytes, backing: backingName(below), compression, signal });
-  await copyData(copy);
-  await assertSound(path, signal);
+interface NewImageCopy extends RangesCopy {
+  sizeBytes: bigint;
+  /** The name of the base for the header; null for a full image. */
+  backing: string | null;
 }
 
-/** The name of the base in the header of an image on top of this chain; null for a full image. */
-export function backingName([first]: ImageChain): string | null {
-  return first === undefined ? null : basename(first);
+/** Makes the image, whose path must not exist yet. Once this resolves, the image is on disk and has passed assertSound. */
+export async function copyIntoImage(copy: NewImageCopy): Promise<void> {
+  await createImage(copy);
+  await copyData(copy);
+  await assertSound(copy.path, copy.signal);
 }
 
 /** Throws INTERNAL if qemu-img finds anything wrong with a new image. */
@@ -65,9 +64,9 @@ export async function assertSound(path: string, signal: AbortSignal): Promise<vo
 
 /** Copies data into an existing image. */
 export async function copyData(copy: RangesCopy): Promise<void> {
-  const { path, compression = null, signal } = copy;
+  const { path, compression, signal } = copy;
   const { sizeBytes } = await readImageHeader(path);
-  const padded = wholeClusters(compression, sizeBytes);
+  const padded = compression === null ? sizeBytes : wholeClusters(compression, sizeBytes);
   if (padded === sizeBytes) return copyRangesOf(copy);
   // The last cluster is compressed whole, too.
   await resizeImage(path, padded, signal);
@@ -76,7 +75,7 @@ export async function copyData(copy: RangesCopy): Promise<void> {
 }
 
 async function copyRangesOf(copy: RangesCopy): Promise<void> {
-  const { from, ranges, path, below, compression = null, runtime, signal, onProgress } = copy;
+  const { from, ranges, path, compression, runtime, signal, onProgress } = copy;
   // If there is nothing to copy, no servers are needed.
   if (ranges.cost.mergedRanges === 0) return;
   const sockets = makeSocketDirectory(runtime);
@@ -103,7 +102,7 @@ async function copyRangesOf(copy: RangesCopy): Promise<void> {
     const source = await serve(serveRanges({ from: device, ranges: ranges.path, ...rounding, ...place }));
     // Compressed clusters begin anywhere: past the page cache, each would have its neighbours read and written again.
     const cache = compresses ? 'writeback' : ranges.plan.cache;
-    const to = await serve(serveImage({ chain: [path, ...below], cache, compresses, ...place }));
+    const to = await serve(serveImage({ chain: [path], cache, compresses, ...place }));
     await copyRanges({ from: source.uri, to: to.uri, requestSize, signal });
     // The image's server closes first, because it writes the last tables of the image when it ends.
     for (const server of running.reverse()) await server.close();

@@ -1,8 +1,25 @@
 /** Names the files of backups. The names sort by age, identify the snapshot, and have no character that programs interpret. */
-import { createHash } from 'node:crypto';
+import { createHash, randomBytes } from 'node:crypto';
+
+/** `@N`, and at a remote `@N-` with the time at which the file was begun, in milliseconds, and a random part. */
+const GENERATION = /@(\d{1,9})(?:-([0-9a-f]{12})[0-9a-f]{8})?(?:\.|$)/;
 
 /** The number of an image that pruning has made; 0 for any other image. Encoded ids hold no '@'. */
-export const generationOf = (name: string): number => Number(/@(\d{1,9})(\.|$)/.exec(name)?.[1] ?? 0);
+export const generationOf = (name: string): number => Number(GENERATION.exec(name)?.[1] ?? 0);
+
+/** When a file with a name of its own was begun, in milliseconds; null for any other name. */
+export function begunAt(name: string): number | null {
+  const time = GENERATION.exec(name)?.[2];
+  return time === undefined ? null : Number.parseInt(time, 16);
+}
+
+/** A name that no other command ever gives to a file. */
+export function ownStem(stem: string, generation: number): string {
+  const time = Date.now().toString(16).padStart(12, '0');
+  return `${stem}@${generation}-${time}${randomBytes(4).toString('hex')}`;
+}
+
+export const withoutGeneration = (stem: string): string => stem.replace(GENERATION, '');
 
 /** The file name without its ending, and without the number of an image that pruning has made. */
 export const snapshotStem = (id: string, creationTime: Date): string => `${compactTime(creationTime)}-${encodeId(id)}`;

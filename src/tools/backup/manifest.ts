@@ -67,7 +67,7 @@ export interface Manifest {
 }
 
 export function formatManifest(manifest: Manifest): string {
-  const body = { version: MANIFEST_VERSION, encryption: null, ...manifest };
+  const body = { version: MANIFEST_VERSION, ...manifest };
   const plain = JSON.parse(JSON.stringify(body, bigintAsText)) as Record<string, unknown>;
   return `${JSON.stringify({ ...plain, checksum: checksumOf(plain) }, null, 2)}\n`;
 }
@@ -89,9 +89,6 @@ export function parseManifest(text: string, path: string): Manifest {
       `has version ${version}, and this program reads version ${MANIFEST_VERSION}`,
       'use the version of blockdelta that has made it, or a newer one',
     );
-  }
-  if (!fields.isNull('encryption')) {
-    throw refuse('is of an image that is encrypted in a way that this program does not know');
   }
   const { checksum, ...body } = parsed as Record<string, unknown>;
   if (checksum !== checksumOf(body)) throw refuse('does not have the checksum that it states');

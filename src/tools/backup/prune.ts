@@ -3,24 +3,21 @@
  * another image, which includes the data that it needs from the removed backup. No existing file changes, and unneeded
  * files go last. A kill at any moment leaves every kept backup restorable, and the next run continues.
  */
-
-import { constants } from 'node:fs';
-import { chmod, copyFile, rm } from 'node:fs/promises';
+import { rm } from 'node:fs/promises';
 import { CsiError } from '../../base/errors.js';
 import type { RuntimeDirectory } from '../../base/system/runtime-directory.js';
 import type { Entry } from '../client/list.js';
 import { mapImage, nameBacking, wholeClusters } from '../nbd/image.js';
 import type { ImageChain } from '../nbd/image-chain.js';
-import { type Backup, baseNameOf, chainOf, imagePathOf, imagesOf, type VolumeBackups } from './chains.js';
+import { baseNameOf, chainOf, type VolumeBackups } from './chains.js';
 import { checksumSegments, SEGMENT_BYTES } from './checksums.js';
-import { assertSound, backingName, copyData } from './copy-image.js';
+import { assertSound, copyData } from './copy-image.js';
 import { type KeepRules, kept } from './keep-rules.js';
 import type { Manifest } from './manifest.js';
 import { writeRanges } from './ranges-file.js';
 import type { Repository } from './repository.js';
-import { examineImages, verifyImages } from './verify.js';
-
-const { COPYFILE_EXCL, COPYFILE_FICLONE } = constants;
+import type { Backup } from './stored-backup.js';
+import { examineImages, verifyBeforeReading } from './verify.js';
 
 export interface PrunePlan {
   readonly volume: VolumeBackups;
@@ -74,9 +71,13 @@ export async function prune(
   { runtime, signal, onBackup }: PruneOptions,
 ): Promise<void> {
   const { volume, rebased, removed } = plan;
+  const { images } = volume;
   const sources = sourcesOf(plan);
   const others = plan.kept.filter((each) => !sources.includes(each));
-  const [damage] = [...(await examineImages(others, signal)), ...(await verifyImages(sources, { signal }))];
+  const [damage] = [
+    ...(await examineImages(images, others, signal)),
+    ...(await verifyBeforeReading(images, sources, { signal })),
+  ];
   if (damage !== undefined) {
     throw CsiError.failedPrecondition(
       `nothing is pruned in ${volume.directory}, because backups that stay need ${damage.path}: ${damage.found}; restore ` +
@@ -118,24 +119,24 @@ async function rebase(
   volume: VolumeBackups,
   { backup, onto, runtime, signal }: Rebase,
 ): Promise<void> {
-  const chain = imagesOf(chainOf(backup, volume));
-  const below = onto === null ? [] : imagesOf(chainOf(onto, volume));
-  const passed = chain.length - below.length - 1;
+  const chain = chainOf(backup, volume);
+  const passed = chain.length - (onto === null ? 0 : chainOf(onto, volume).length) - 1;
   const { manifest } = backup;
   const { compression } = manifest.image;
   const paths = await repository.beginNext(backup);
   const { imagePartial: path, rangesPartial, imageFile } = paths;
   try {
-    await copyFile(imagePathOf(backup), path, COPYFILE_EXCL | COPYFILE_FICLONE);
-    await chmod(path, 0o600);
-    await nameBacking(path, backingName(below), signal);
-    const ranges = await writeRanges(heldBelow(chain, passed, signal), {
-      of: `backup ${manifest.snapshot.id}`,
-      path: rangesPartial,
-      grainBytes: wholeClusters(compression, GRAIN_BYTES),
-      sizeBytes: () => manifest.volume.sizeBytes,
+    await volume.images.copyTo(path, backup);
+    await nameBacking(path, onto?.manifest.image.file ?? null, signal);
+    await volume.images.open(chain, async (images) => {
+      const ranges = await writeRanges(heldBelow(images, passed, signal), {
+        of: `backup ${manifest.snapshot.id}`,
+        path: rangesPartial,
+        grainBytes: wholeClusters(compression, 1n),
+        sizeBytes: () => manifest.volume.sizeBytes,
+      });
+      await copyData({ from: { chain: images }, ranges, path, compression, runtime, signal });
     });
-    await copyData({ from: { chain }, ranges, path, below, compression, runtime, signal });
     await assertSound(path, signal);
     const { bytes, sha256 } = await checksumSegments(path, { signal });
     const next: Manifest = {
@@ -151,9 +152,6 @@ async function rebase(
     throw thrown;
   }
 }
-
-/** The size of a subcluster. */
-const GRAIN_BYTES = 4096n;
 
 /** Yields the ranges, zeros included, that are read from the first `count` images below the top image. */
 async function* heldBelow(chain: ImageChain, count: number, signal: AbortSignal): AsyncGenerator<Entry[]> {

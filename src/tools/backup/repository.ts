@@ -1,34 +1,14 @@
 /**
- * A directory of backups. Finds the backups of each volume, and adds and removes backups.
- *
- *   DIR/<volume id>/<time>-<snapshot id>.qcow2    the image; an incremental image is based on another image
- *   DIR/<volume id>/<time>-<snapshot id>@N.qcow2  the Nth image that pruning has made in place of the first image
- *   DIR/<volume id>/<the same>.json               its manifest
- *   DIR/<volume id>/<the same>.json.next          a manifest that is complete before its image has its name
- *   DIR/<volume id>/<the same>.json.removed       the manifest of a backup whose image is being removed
- *   DIR/<volume id>/<any>.partial                 an unfinished file
- *   DIR/<volume id>/.lock                         locked by the command that writes there
- *
- * An image with a manifest never changes and never gets another name. The next command that locks the volume finishes or
- * removes the .json.next, .json.removed and .partial files of a killed command. Ids are percent-encoded. Knows nothing of
- * drivers, and nothing of the content of images.
+ * A place with the backups of volumes: a directory (directory-repository.ts), or a remote (remote-repository.ts). An image with a
+ * manifest never changes and never gets another name.
  */
-import { closeSync, constants } from 'node:fs';
-import { mkdir, readdir, rename, rm, unlink } from 'node:fs/promises';
-import { basename, dirname, join } from 'node:path';
-import { CsiError, errorCode, insteadOf, messageOf } from '../../base/errors.js';
-import { createNew, flush, openCheckedSync, withFile } from '../../base/system/checked-files.js';
-import { tryLock } from '../../base/system/file-lock.js';
-import { ownDirectory } from '../../base/system/own-files.js';
-import { readPlain } from '../nbd/plain-file.js';
-import { type Backup, chooseComplete, type Problem, type VolumeBackups } from './chains.js';
-import { decodeId, encodeId, generationOf, snapshotStem } from './file-names.js';
-import { formatManifest, MANIFEST_MAX_BYTES, type Manifest, parseManifest } from './manifest.js';
-
-const { O_CREAT, O_RDWR } = constants;
+import type { VolumeBackups } from './chains.js';
+import type { Manifest } from './manifest.js';
+import type { Backup, Problem } from './stored-backup.js';
 
 /** The paths of a new backup. */
 export interface NewBackupPaths {
+  /** Of this machine. The images of a remote are made here, too. */
   readonly directory: string;
   /** The name of the manifest's file once the backup is complete. */
   readonly name: string;
@@ -38,21 +18,6 @@ export interface NewBackupPaths {
   readonly rangesPartial: string;
 }
 
-const IMAGE = '.qcow2';
-const PARTIAL = '.partial';
-const MANIFEST = '.json';
-const NEXT = '.json.next';
-const REMOVED = '.json.removed';
-
-const TRUST = 'run the command as the user to whom it belongs, or trust them with --allow-shared';
-
-export interface RepositoryAccess {
-  /** Accepts a directory to which others can write, and trusts them not to. */
-  allowShared?: boolean;
-  /** Makes the directory if it does not exist. */
-  create?: boolean;
-}
-
 /** Excludes other writers of a volume's backups. */
 export interface VolumeLock {
   /** Leftovers of an interrupted command that could not be finished or removed. */
@@ -60,283 +25,41 @@ export interface VolumeLock {
   release(): void;
 }
 
-export class Repository {
-  private constructor(
-    /** Without links, unless `allowShared` is set. */
-    readonly directory: string,
-    private readonly allowShared: boolean,
-  ) {}
+export interface Repository {
+  /** Its name for people. */
+  readonly location: string;
 
-  /** Throws, unless `allowShared`: NOT_FOUND if the directory is missing, FAILED_PRECONDITION if others can write there. */
-  static async open(
-    directory: string,
-    { allowShared = false, create = false }: RepositoryAccess = {},
-  ): Promise<Repository> {
-    if (create) await mkdir(directory, { recursive: true, mode: 0o700 });
-    try {
-      const own = allowShared ? directory : await ownDirectory(directory, TRUST);
-      return new Repository(own, allowShared);
-    } catch (thrown) {
-      if (errorCode(thrown) !== 'ENOENT') throw thrown;
-      throw CsiError.notFound(`there is no directory ${directory}`);
-    }
-  }
+  /** Returns the backups of every volume that has any. Throws NOT_FOUND if the repository does not exist. */
+  all(): Promise<VolumeBackups[]>;
 
-  /** Returns the backups of every volume that has a directory. Throws NOT_FOUND if the repository does not exist. */
-  async all(): Promise<VolumeBackups[]> {
-    const entries = await readdir(this.directory, { withFileTypes: true }).catch((thrown: unknown) => {
-      if (errorCode(thrown) !== 'ENOENT') throw thrown;
-      throw CsiError.notFound(`there is no directory ${this.directory}`);
-    });
-    const names = entries.filter((entry) => entry.isDirectory()).map(({ name }) => name);
-    const volumes: VolumeBackups[] = [];
-    for (const name of names.filter((each) => !each.startsWith('.')).sort()) {
-      volumes.push(await this.#read(join(this.directory, name), decodeId(name)));
-    }
-    return volumes;
-  }
-
-  /** Returns all backups of a volume; none if the volume has no directory. */
-  async backupsOf(volumeId: string): Promise<VolumeBackups> {
-    return this.#read(this.volumeDirectory(volumeId), volumeId);
-  }
-
-  volumeDirectory(volumeId: string): string {
-    return join(this.directory, encodeId(volumeId));
-  }
+  /** Returns all backups of a volume, which may be none. */
+  backupsOf(volumeId: string): Promise<VolumeBackups>;
 
   /**
-   * Excludes every other writer of the volume's backups until the lock is released, or this process ends. Finishes or
-   * removes the leftovers of an interrupted command. Throws ABORTED if another command holds the lock.
+   * Excludes every other writer of the volume's backups, of a remote those with the same spool, until the lock is released or
+   * this process ends. Finishes or removes the leftovers of an interrupted command. Throws ABORTED if another command holds the
+   * lock.
    */
-  async lock(volumeId: string): Promise<VolumeLock> {
-    const directory = this.volumeDirectory(volumeId);
-    await mkdir(directory, { recursive: true, mode: 0o700 });
-    await this.#assertOwn(directory);
-    const lock = lockFile(join(directory, '.lock'), volumeId);
-    try {
-      return { ...lock, problems: await this.#settle(directory) };
-    } catch (thrown) {
-      lock.release();
-      throw thrown;
-    }
-  }
+  lock(volumeId: string): Promise<VolumeLock>;
 
   /** The caller holds the lock of the volume. Throws ALREADY_EXISTS if the snapshot has a backup. */
-  async begin(volumeId: string, snapshot: { id: string; creationTime: Date }): Promise<NewBackupPaths> {
-    const { directory, backups } = await this.backupsOf(volumeId);
-    const known = backups.find(({ manifest }) => manifest.snapshot.id === snapshot.id);
-    if (known !== undefined) {
-      throw CsiError.alreadyExists(`snapshot ${snapshot.id} has a backup: ${join(directory, known.name)}`);
-    }
-    return newPaths(directory, snapshotStem(snapshot.id, snapshot.creationTime));
-  }
+  begin(volumeId: string, snapshot: { id: string; creationTime: Date }): Promise<NewBackupPaths>;
 
   /** Like begin, for another image of a snapshot that has a backup. */
-  async beginNext({ manifest, directory }: Backup): Promise<NewBackupPaths> {
-    const { id, creationTime } = manifest.snapshot;
-    const stem = snapshotStem(id, new Date(creationTime));
-    const generations = (await namesIn(directory)).map((name) => (name.startsWith(stem) ? generationOf(name) : 0));
-    return newPaths(directory, `${stem}@${Math.max(...generations) + 1}`);
-  }
+  beginNext(backup: Backup): Promise<NewBackupPaths>;
 
-  /**
-   * Adds the finished image and its manifest to the repository. Both are durable once this resolves. After a kill at
-   * any moment, `lock` completes or removes both. Throws ALREADY_EXISTS if an image of this name exists.
-   */
-  async commit(paths: NewBackupPaths, manifest: Manifest): Promise<Backup> {
-    const { directory, name, imagePartial, rangesPartial } = paths;
-    const image = join(directory, manifest.image.file);
-    if ((await namesIn(directory)).includes(manifest.image.file)) {
-      throw CsiError.alreadyExists(
-        `${image} exists and has no manifest: restore ${name} from another copy, or move the image away`,
-      );
-    }
-    const next = join(directory, stemOf(name, MANIFEST) + NEXT);
-    await flush(imagePartial);
-    await writeManifest(next, manifest);
-    await rename(imagePartial, image);
-    await flush(directory);
-    await rename(next, join(directory, name));
-    await flush(directory);
-    await rm(rangesPartial, { force: true });
-    return { manifest, name, directory };
-  }
+  /** Throws RESOURCE_EXHAUSTED if a new image with that much data does not fit in a place that must hold it whole for a while. */
+  assertRoom(bytes: bigint): Promise<void>;
 
-  /** Removes a backup on which no other backup is based. Renames the manifest first, so that no backup is without its image. */
-  async remove({ directory, name }: Backup): Promise<void> {
-    const removed = stemOf(name, MANIFEST) + REMOVED;
-    await rename(join(directory, name), join(directory, removed));
-    await flush(directory);
-    await this.#finishRemoval(directory, removed);
-  }
+  /** Adds the finished backups of the volume that an earlier command has made and could not add. The caller holds the lock. */
+  addWaiting(volumeId: string, onNotice: (message: string) => void): Promise<void>;
 
-  async #read(directory: string, volumeId: string): Promise<VolumeBackups> {
-    await this.#assertOwn(directory);
-    return readVolume(directory, volumeId);
-  }
+  /** Adds the finished image and its manifest to the repository. Both are durable once this resolves. */
+  commit(paths: NewBackupPaths, manifest: Manifest): Promise<Backup>;
 
-  /** Throws FAILED_PRECONDITION if others can write to the directory. A missing directory holds nothing to exchange. */
-  async #assertOwn(directory: string): Promise<void> {
-    if (this.allowShared) return;
-    await ownDirectory(directory, TRUST).catch(insteadOf(['ENOENT'], null));
-  }
+  /** Removes a backup on which no other backup is based. */
+  remove(backup: Backup): Promise<void>;
 
-  /** Finishes or removes leftovers. If that fails, a leftover stays and is returned: it is no backup, and hinders no backup. */
-  async #settle(directory: string): Promise<Problem[]> {
-    const problems: Problem[] = [];
-    const attempt = async (name: string, work: () => Promise<void>): Promise<void> => {
-      try {
-        await work();
-      } catch (thrown) {
-        if (!(thrown instanceof CsiError) && errorCode(thrown) === undefined) throw thrown;
-        problems.push({ path: join(directory, name), found: messageOf(thrown) });
-      }
-    };
-    for (const name of await namesIn(directory)) {
-      if (name.endsWith(NEXT)) await attempt(name, () => this.#finishAdding(directory, name));
-      if (name.endsWith(REMOVED)) await attempt(name, () => this.#finishRemoval(directory, name));
-    }
-    for (const name of await namesIn(directory)) {
-      if (name.endsWith(PARTIAL)) await attempt(name, () => unlink(join(directory, name)));
-    }
-    return problems;
-  }
-
-  /** The image has its final name if and only if it is complete. */
-  async #finishAdding(directory: string, next: string): Promise<void> {
-    const path = join(directory, next);
-    const { image } = await readManifest(path);
-    assertNamesItsImage(path, stemOf(next, NEXT), image.file);
-    const isThere = (await namesIn(directory)).includes(image.file);
-    if (isThere) await rename(path, join(directory, stemOf(next, NEXT) + MANIFEST));
-    else await rm(path);
-    await flush(directory);
-  }
-
-  /** The manifest goes last, because it alone names the image. */
-  async #finishRemoval(directory: string, removed: string): Promise<void> {
-    const path = join(directory, removed);
-    const { image } = await readManifest(path);
-    assertNamesItsImage(path, stemOf(removed, REMOVED), image.file);
-    await rm(join(directory, image.file), { force: true });
-    await flush(directory);
-    await rm(path);
-  }
-}
-
-async function readManifest(path: string): Promise<Manifest> {
-  return parseManifest(await readPlain(path, MANIFEST_MAX_BYTES), path);
-}
-
-async function writeManifest(path: string, manifest: Manifest): Promise<void> {
-  await withFile(createNew(`${path}${PARTIAL}`), async (file) => {
-    await file.writeFile(formatManifest(manifest));
-    await file.sync();
-  });
-  await rename(`${path}${PARTIAL}`, path);
-  await flush(dirname(path));
-}
-
-async function readVolume(directory: string, volumeId: string): Promise<VolumeBackups> {
-  const files = await namesIn(directory);
-  const found: Backup[] = [];
-  const problems: Problem[] = [];
-  for (const name of files.filter((each) => each.endsWith(MANIFEST))) {
-    const path = join(directory, name);
-    try {
-      const manifest = await readManifest(path);
-      assertNamesItsImage(path, stemOf(name, MANIFEST), manifest.image.file);
-      assertNamedAfterItsSnapshot(path, stemOf(name, MANIFEST), manifest);
-      found.push({ manifest, name, directory });
-    } catch (thrown) {
-      problems.push({ path, found: messageOf(thrown) });
-    }
-  }
-  found.sort(
-    (a, b) => timeOf(a) - timeOf(b) || generationOf(a.name) - generationOf(b.name) || (a.name < b.name ? -1 : 1),
-  );
-  const { backups, superseded } = chooseComplete(found, new Set(files));
-  problems.push(...contradictionsIn(directory, backups));
-  // The directory's name does not hold the whole of a long id.
-  const id = backups[0]?.manifest.volume.id ?? volumeId;
-  return { volumeId: id, directory, backups, superseded, problems };
-}
-
-/** A renamed copy of a manifest would count as another backup, and removing that backup would remove the original's image. */
-function assertNamesItsImage(path: string, stem: string, image: string): void {
-  if (image === `${stem}${IMAGE}`) return;
-  throw CsiError.failedPrecondition(
-    `${path} names the image ${image}; expected ${stem}${IMAGE}: it was renamed or copied; give it its own name, or remove it`,
-  );
-}
-
-/** Ensures that only pruning gives a snapshot several backups. */
-function assertNamedAfterItsSnapshot(path: string, stem: string, { snapshot }: Manifest): void {
-  const own = snapshotStem(snapshot.id, new Date(snapshot.creationTime));
-  if (stem === own || stem === `${own}@${generationOf(stem)}`) return;
-  throw CsiError.failedPrecondition(
-    `${path} is a backup of snapshot ${snapshot.id}, taken at ${snapshot.creationTime}: give it and its image the name ` +
-      `${own}, or remove it`,
-  );
-}
-
-function contradictionsIn(directory: string, backups: readonly Backup[]): Problem[] {
-  const found: Problem[] = [];
-  const ofSnapshot = new Map<string, Backup>();
-  for (const backup of backups) {
-    const { volume, snapshot } = backup.manifest;
-    const path = join(directory, backup.name);
-    const own = encodeId(volume.id);
-    if (own !== basename(directory)) {
-      found.push({
-        path,
-        found: `${path} is a backup of volume ${volume.id}: name the directory ${own}, or move the backup there`,
-      });
-    }
-    const other = ofSnapshot.get(snapshot.id);
-    if (other !== undefined) {
-      found.push({
-        path,
-        found: `${path} and ${other.name} are both backups of snapshot ${snapshot.id}: remove one of them`,
-      });
-    }
-    ofSnapshot.set(snapshot.id, backup);
-  }
-  return found;
-}
-
-/** The file stays when the lock is released: another command may have opened it. Nobody reads it, so its kind does not matter. */
-function lockFile(path: string, volumeId: string): { release(): void } {
-  const descriptor = openCheckedSync(path, O_RDWR | O_CREAT, () => undefined);
-  const release = (): void => closeSync(descriptor);
-  try {
-    if (tryLock(descriptor)) return { release };
-  } catch (thrown) {
-    release();
-    throw thrown;
-  }
-  release();
-  throw CsiError.aborted(
-    `another command is writing backups of volume ${volumeId} (${path}); try again when it has ended`,
-  );
-}
-
-async function namesIn(directory: string): Promise<string[]> {
-  return readdir(directory).catch(insteadOf(['ENOENT'], []));
-}
-
-const stemOf = (name: string, ending: string): string => name.slice(0, -ending.length);
-
-const timeOf = ({ manifest }: Backup): number => Date.parse(manifest.snapshot.creationTime);
-
-function newPaths(directory: string, stem: string): NewBackupPaths {
-  const imageFile = `${stem}${IMAGE}`;
-  return {
-    directory,
-    name: `${stem}${MANIFEST}`,
-    imageFile,
-    imagePartial: join(directory, `${imageFile}${PARTIAL}`),
-    rangesPartial: join(directory, `${stem}.ranges${PARTIAL}`),
-  };
+  /** Ends what was started to reach the repository. */
+  close(): Promise<void>;
 }

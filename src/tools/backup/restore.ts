@@ -17,12 +17,13 @@ import { openDirectoryOf } from '../../base/system/own-way.js';
 import type { RuntimeDirectory } from '../../base/system/runtime-directory.js';
 import type { CsiDriver } from '../client/csi-driver.js';
 import { publishNewVolume, removeLeftVolumes } from '../client/published-volume.js';
-import { convertImage } from '../nbd/image.js';
+import { type Conversion, convertImage } from '../nbd/image.js';
 import { openPlain } from '../nbd/plain-file.js';
-import { type Backup, imagesOf } from './chains.js';
 import type { DeviceTarget } from './device-target.js';
+import type { ReadOptions } from './images.js';
 import type { ChosenBackup } from './select.js';
-import { verifyImages } from './verify.js';
+import type { Backup } from './stored-backup.js';
+import { verifyBeforeReading } from './verify.js';
 
 const { O_RDWR } = constants;
 
@@ -33,11 +34,8 @@ export interface RestoreOptions {
 }
 
 /** Throws FAILED_PRECONDITION with everything that is wrong with the images of the chain. */
-export async function assertIntact(
-  { chain }: ChosenBackup,
-  options: { signal: AbortSignal; onProgress?(bytes: bigint): void },
-): Promise<void> {
-  const problems = await verifyImages(chain, options);
+export async function assertIntact({ chain, volume }: ChosenBackup, options: ReadOptions): Promise<void> {
+  const problems = await verifyBeforeReading(volume.images, chain, options);
   if (problems.length === 0) return;
   const found = problems.map(({ path, found: what }) => `${path}: ${what}`).join('; ');
   throw CsiError.failedPrecondition(
@@ -52,7 +50,7 @@ export async function assertIntact(
  *   (but not /dev/shm), or if others decide where the path leads or exchange the unfinished file
  */
 export async function restoreToFile(
-  { backup, chain }: ChosenBackup,
+  chosen: ChosenBackup,
   { path, replace }: { path: string; replace: boolean },
   { signal, onProgress }: RestoreOptions,
 ): Promise<void> {
@@ -65,9 +63,8 @@ export async function restoreToFile(
     await removeUnfinished(directory);
     const { file, path: partial } = await makeUnfinished(directory);
     try {
-      await file.truncate(Number(backup.manifest.volume.sizeBytes));
-      const from = { chain: imagesOf(chain) };
-      await convertImage({ from, to: file, path, isZero: true, signal, onProgress });
+      await file.truncate(Number(chosen.backup.manifest.volume.sizeBytes));
+      await convert(chosen, { to: file, path, isZero: true, signal, onProgress });
       await file.sync();
       await assertUnchanged(file, partial, path);
       await rename(partial, target);
@@ -80,6 +77,9 @@ export async function restoreToFile(
     }
   });
 }
+
+const convert = ({ chain, volume }: ChosenBackup, conversion: Omit<Conversion, 'from'>): Promise<void> =>
+  volume.images.open(chain, (images) => convertImage({ ...conversion, from: { chain: images } }));
 
 /** A typing error in the name of a device must not make a file beside the devices. */
 async function assertNoDevices(directory: FileHandle, path: string): Promise<void> {
@@ -136,10 +136,11 @@ async function removeUnfinished(directory: FileHandle): Promise<void> {
  * @param onWriting called before the first byte is written
  */
 export async function restoreToDevice(
-  { backup, chain }: ChosenBackup,
+  chosen: ChosenBackup,
   { file, path }: DeviceTarget,
   { signal, onProgress, onWriting, ...options }: DeviceOptions & { onWriting(): void },
 ): Promise<void> {
+  const { backup } = chosen;
   const { sizeBytes } = backup.manifest.volume;
   const found = (await deviceSizeBytes(deviceNumberOf(await file.stat()))) ?? 0n;
   if (found < sizeBytes) {
@@ -149,8 +150,7 @@ export async function restoreToDevice(
   }
   await checkSectors(backup, { file, path }, options);
   onWriting();
-  const from = { chain: imagesOf(chain) };
-  await convertImage({ from, to: file, path, signal, onProgress });
+  await convert(chosen, { to: file, path, signal, onProgress });
   await file.sync();
 }
 
@@ -185,10 +185,11 @@ const SMALLEST_SECTOR = 512;
 
 /** Restores to a new volume, named `name` with a random part, and resolves to the volume's id. A failure leaves no volume. */
 export async function restoreToVolume(
-  { backup, chain }: ChosenBackup,
+  chosen: ChosenBackup,
   { driver, runtime, name }: { driver: CsiDriver; runtime: RuntimeDirectory; name: string },
   { signal, onProgress, ...options }: DeviceOptions,
 ): Promise<string> {
+  const { backup } = chosen;
   const { sizeBytes } = backup.manifest.volume;
   await removeLeftVolumes(driver, runtime);
   const volume = await publishNewVolume(driver, runtime, { name, sizeBytes });
@@ -196,8 +197,7 @@ export async function restoreToVolume(
   try {
     await withFile(open(path, O_RDWR), async (file) => {
       await checkSectors(backup, { file, path }, options);
-      const from = { chain: imagesOf(chain) };
-      await convertImage({ from, to: file, path, isZero: true, signal, onProgress });
+      await convert(chosen, { to: file, path, isZero: true, signal, onProgress });
       await file.sync();
     });
     volume.keep();

@@ -1,7 +1,8 @@
 /** Finds the backup that a command means, by volume and snapshot. */
 import { CsiError } from '../../base/errors.js';
-import { type Backup, chainOf, type VolumeBackups } from './chains.js';
+import { chainOf, type VolumeBackups } from './chains.js';
 import type { Repository } from './repository.js';
+import type { Backup } from './stored-backup.js';
 
 export interface BackupChoice {
   /** Empty for the only volume, or the only volume with a backup of the snapshot. */
@@ -45,11 +46,11 @@ async function chooseVolume(repository: Repository, volumeId: string, snapshotId
   if (first === undefined) {
     const what = snapshotId === '' ? 'no backups' : `no backup of snapshot ${snapshotId}`;
     throw CsiError.notFound(
-      `${repository.directory} has ${what}; name the directory that \`backup --to\` was given, not that of one volume in it`,
+      `${repository.location} has ${what}; name the directory that \`backup --to\` was given, not that of one volume in it`,
     );
   }
   const ids = holding.map((each) => each.volumeId).join(', ');
   throw CsiError.failedPrecondition(
-    `${repository.directory} has backups of several volumes (${ids}); name one with --volume`,
+    `${repository.location} has backups of several volumes (${ids}); name one with --volume`,
   );
 }

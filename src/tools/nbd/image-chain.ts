@@ -7,8 +7,23 @@ import { CsiError } from '../../base/errors.js';
 import type { FileArgument } from '../../base/process/program-arguments.js';
 import { openImage, readImageHeader } from './image-header.js';
 
-/** Absolute paths, the image itself first, the full image last. */
-export type ImageChain = readonly string[];
+/** An image that a server of NBD on a unix socket gives, whose header was accepted. */
+export interface ServedImage {
+  /** Names the image in messages. */
+  readonly path: string;
+  readonly socketPath: string;
+  /** The size of the device in the image. */
+  readonly sizeBytes: bigint;
+}
+
+/** A file, by its absolute path, or an image that is served. */
+export type ImageFile = string | ServedImage;
+
+/** The image itself first, the full image last. */
+export type ImageChain = readonly ImageFile[];
+
+export const pathOf = (image: ImageFile | undefined): string =>
+  typeof image === 'object' ? image.path : (image ?? '');
 
 /** What is read as a device: a raw file or block device, or an image. */
 export type Content = { readonly device: string } | { readonly chain: ImageChain };
@@ -24,38 +39,48 @@ export const CHAIN_MAX = 200;
  */
 export function chainArgument(chain: ImageChain, writes: boolean | 'compressed' = false): FileArgument {
   checkChain(chain);
-  const files = chain.map((path, index) => {
-    const isWritten = writes !== false && index === 0;
+  const paths = chain.filter((image) => typeof image === 'string');
+  const files = paths.map((path) => {
+    const isWritten = writes !== false && path === chain[0];
     const use = isWritten ? ('write' as const) : ('read' as const);
     return { path, use, open: () => openImage(path, isWritten) };
   });
-  return { files, word: (paths) => nameOf(paths, writes === 'compressed') };
+  const word = (names: readonly string[]): string => {
+    const given = names.values();
+    const opened = chain.map((image) => (typeof image === 'string' ? (given.next().value ?? '') : image));
+    return nameOf(opened, writes === 'compressed');
+  };
+  return { files, word };
 }
 
 /** Returns the chain's name for people and their programs. Throws like readImageHeader. */
-export async function chainName(chain: ImageChain): Promise<string> {
+export async function chainName(chain: readonly string[]): Promise<string> {
   checkChain(chain);
   for (const path of chain) await readImageHeader(path);
   return nameOf(chain);
 }
 
 function checkChain(chain: ImageChain): void {
-  const [path = ''] = chain;
+  const path = pathOf(chain[0]);
   if (chain.length > CHAIN_MAX) {
     throw CsiError.failedPrecondition(
       `the image ${path} is based on ${chain.length - 1} others, and at most ${CHAIN_MAX} images are opened at once: make ` +
         'a full backup, or prune',
     );
   }
-  if (chain.length === 0 || !chain.every(isAbsolute)) {
+  if (chain.length === 0 || !chain.every((image) => typeof image === 'object' || isAbsolute(image))) {
     throw CsiError.internal(`a chain of images has no or relative paths ('${path}'); report this as a bug`);
   }
 }
 
-function nameOf(files: readonly string[], isCompressed = false): string {
+function nameOf(images: ImageChain, isCompressed = false): string {
   let node: object | null = null;
-  for (const filename of files.toReversed()) {
-    node = { driver: 'qcow2', file: { driver: 'file', filename }, backing: node };
+  for (const image of images.toReversed()) {
+    const file =
+      typeof image === 'string'
+        ? { driver: 'file', filename: image }
+        : { driver: 'nbd', server: { type: 'unix', path: image.socketPath } };
+    node = { driver: 'qcow2', file, backing: node };
   }
   return `json:${JSON.stringify(isCompressed ? { driver: 'compress', file: node } : node)}`;
 }

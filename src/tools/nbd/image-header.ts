@@ -23,7 +23,7 @@ const VERSION = 3;
 const FIXED_BYTES = 104;
 /** QEMU reads names of up to 1023 bytes, and header extensions only from the first cluster. */
 const NAME_MAX_BYTES = 1023;
-const HEADER_MAX_BYTES = 64 * 1024;
+export const HEADER_MAX_BYTES = 64 * 1024;
 const BACKING_FORMAT = 0xe2792aca;
 const CLUSTER_BITS = { min: 9, max: 21 };
 /** Bits of the incompatible features. */

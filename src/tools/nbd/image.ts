@@ -6,7 +6,7 @@ import { type FileHandle, open } from 'node:fs/promises';
 import { CsiError } from '../../base/errors.js';
 import { type Argument, fileArgument, type GivenFile } from '../../base/process/program-arguments.js';
 import { at, createNew } from '../../base/system/checked-files.js';
-import { type Content, chainArgument, type ImageChain } from './image-chain.js';
+import { type Content, chainArgument, type ImageChain, type ImageFile, pathOf } from './image-chain.js';
 import { isPlainName, openImage, readImageHeader } from './image-header.js';
 import { runProgram, startProgram } from './program.js';
 
@@ -21,9 +21,12 @@ export type Compression = 'zstd';
 
 /** A compressed cluster is written whole, and once. */
 export const COMPRESSED_BYTES = 65_536n;
-/** The grain or size, rounded up to whole clusters if they are compressed. */
-export const wholeClusters = (compression: Compression | null, bytes: bigint): bigint =>
-  compression === null ? bytes : ((bytes + COMPRESSED_BYTES - 1n) / COMPRESSED_BYTES) * COMPRESSED_BYTES;
+const SUBCLUSTER_BYTES = 4096n;
+/** The grain or size, rounded up to what QEMU writes without completing it: whole clusters if compressed, or subclusters. */
+export const wholeClusters = (compression: Compression | null, bytes: bigint): bigint => {
+  const whole = compression === null ? SUBCLUSTER_BYTES : COMPRESSED_BYTES;
+  return ((bytes + whole - 1n) / whole) * whole;
+};
 
 const COMPRESSED = `cluster_size=${COMPRESSED_BYTES},compat=1.1`;
 
@@ -80,9 +83,9 @@ export interface ImageCheck {
 const CHECKED = [0, 2, 3];
 
 /** Examines the tables of one image, but neither its data nor its bases. */
-export async function checkImage(path: string, signal?: AbortSignal): Promise<ImageCheck> {
-  const args = ['check', '--output=json', chainArgument([path])];
-  const options = { purpose: `check the image ${path}`, accept: CHECKED, signal };
+export async function checkImage(image: ImageFile, signal?: AbortSignal): Promise<ImageCheck> {
+  const args = ['check', '--output=json', chainArgument([image])];
+  const options = { purpose: `check the image ${pathOf(image)}`, accept: CHECKED, signal };
   const { stdout } = await runProgram('qemu-img', args, options);
   const found = JSON.parse(stdout) as Record<string, number | undefined>;
   return {
@@ -100,7 +103,7 @@ function argumentsOf(content: Content, format: string): [string[], Argument] {
   return [[format, 'raw'], fileArgument({ path, use: 'read', open: () => open(path) })];
 }
 
-const nameOf = (content: Content): string => ('chain' in content ? content.chain[0] : content.device) ?? '';
+const nameOf = (content: Content): string => ('chain' in content ? pathOf(content.chain[0]) : content.device);
 
 export interface Conversion {
   from: Content;
@@ -190,7 +193,9 @@ export interface MappedRange {
  * INTERNAL if a part is missing, because a copy that follows the map would lack this part.
  */
 export async function* mapImage(chain: ImageChain, signal?: AbortSignal): AsyncGenerator<MappedRange[]> {
-  const { sizeBytes } = await readImageHeader(chain[0] ?? '');
+  const image = chain[0] ?? '';
+  const path = pathOf(image);
+  const { sizeBytes } = typeof image === 'string' ? await readImageHeader(image) : image;
   const args = ['map', '--output=json', chainArgument(chain)];
   const program = await startProgram('qemu-img', args, signal);
   let rest = '';
@@ -206,12 +211,10 @@ export async function* mapImage(chain: ImageChain, signal?: AbortSignal): AsyncG
   }
   const exit = await program.exited;
   signal?.throwIfAborted();
-  if (exit.exitCode !== 0) throw program.failure(`map the image ${chain[0]}`, exit);
+  if (exit.exitCode !== 0) throw program.failure(`map the image ${path}`, exit);
   yield mappedRange(rest).map(counted);
   if (end === sizeBytes) return;
-  throw CsiError.internal(
-    `the map of the image ${chain[0]} ends at byte ${end} of ${sizeBytes}; run the command again`,
-  );
+  throw CsiError.internal(`the map of the image ${path} ends at byte ${end} of ${sizeBytes}; run the command again`);
 }
 
 /** Parses a line of the JSON array. A line has one object or none. */

@@ -15,7 +15,7 @@ import { SOCKET_PATH_MAX } from '../../base/settings/values.js';
 import { at } from '../../base/system/checked-files.js';
 import { RUNTIME_DIRECTORY_SETTING } from '../../base/system/runtime-directory.js';
 import { withTimeout } from '../../base/timeout.js';
-import { chainArgument, type ImageChain } from './image-chain.js';
+import { chainArgument, type ImageChain, pathOf } from './image-chain.js';
 import { openPlain } from './plain-file.js';
 import { type ProgramName, startProgram } from './program.js';
 
@@ -70,6 +70,27 @@ export async function serveRanges(source: RangesSource): Promise<NbdServer> {
   ]);
 }
 
+export interface FileSource extends ServerPlace {
+  /** A server of HTTP on a unix socket. */
+  httpSocket: string;
+  /** The path of the file at the server. It begins with a slash. */
+  path: string;
+}
+
+/** Serves a file of a server of HTTP, byte for byte and read-only. */
+export async function serveFile(source: FileSource): Promise<NbdServer> {
+  const { httpSocket, path } = source;
+  return start('nbdkit', source, `serve ${path}`, (socket, pidFile) => [
+    '--foreground',
+    '--readonly',
+    socket('--unix='),
+    pidFile('--pidfile='),
+    'curl',
+    { prefix: 'unix-socket-path=', path: httpSocket },
+    `url=http://localhost${path}`,
+  ]);
+}
+
 export interface ImageSource extends ServerPlace {
   chain: ImageChain;
   readOnly?: boolean;
@@ -90,7 +111,7 @@ export interface ImageSource extends ServerPlace {
 export async function serveImage(source: ImageSource): Promise<NbdServer> {
   const { chain, readOnly = false, compresses = false, cache = 'writeback' } = source;
   const isDirect = cache === 'none' && (await allOpenDirectly(chain));
-  const purpose = `serve the image ${chain[0]}`;
+  const purpose = `serve the image ${pathOf(chain[0])}`;
   return start('qemu-nbd', source, purpose, (socket, pidFile) => [
     socket('--socket='),
     pidFile('--pid-file='),
@@ -106,8 +127,9 @@ export async function serveImage(source: ImageSource): Promise<NbdServer> {
 }
 
 /** Whether all files support O_DIRECT. tmpfs and some network file systems do not, and QEMU would refuse such an image. */
-async function allOpenDirectly(paths: readonly string[]): Promise<boolean> {
-  for (const path of paths) {
+async function allOpenDirectly(chain: ImageChain): Promise<boolean> {
+  for (const path of chain) {
+    if (typeof path === 'object') return false;
     const opening = open(path, O_RDONLY | O_DIRECT | O_NONBLOCK);
     const opened = await opening.catch(insteadOf(['EINVAL'], null));
     if (opened === null) return false;

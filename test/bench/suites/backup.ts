@@ -143,7 +143,8 @@ function imageOf(place: Place, { name, source, base }: Image): Contender {
         ranges: list.ranges,
         path: file,
         sizeBytes,
-        below: (base?.images ?? []).map(place.path),
+        backing: base?.images[0] ?? null,
+        compression: null,
         runtime: place.runtime,
         signal,
       });

@@ -1,7 +1,7 @@
 /** Images with compressed clusters: what is written, how much of it, and what QEMU says of the result. */
 import assert from 'node:assert/strict';
 import { readFileSync, statSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { test } from 'node:test';
 import { copyIntoImage } from '../../../src/tools/backup/copy-image.js';
 import { writeRanges } from '../../../src/tools/backup/ranges-file.js';
@@ -33,7 +33,16 @@ async function copied(directory: string, bytes: Buffer, entries: readonly Entry[
   });
   const runtime = await openRuntime(join(directory, 'runtime'));
   const from = { device };
-  await copyIntoImage({ from, ranges, path, below, sizeBytes, compression: 'zstd', runtime, signal });
+  await copyIntoImage({
+    from,
+    ranges,
+    path,
+    backing: below[0] === undefined ? null : basename(below[0]),
+    sizeBytes,
+    compression: 'zstd',
+    runtime,
+    signal,
+  });
   const { isSame, detail } = await compareImages(from, { chain: [path, ...below] });
   assert.ok(isSame, detail);
   assert.equal((await readImageHeader(path)).sizeBytes, sizeBytes);

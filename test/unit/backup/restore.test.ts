@@ -17,11 +17,11 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { after, beforeEach, test } from 'node:test';
-import { imagePathOf } from '../../../src/tools/backup/chains.js';
 import { type KeepRules, kept } from '../../../src/tools/backup/keep-rules.js';
 import { planPrune, prune as pruneBackups } from '../../../src/tools/backup/prune.js';
 import { assertIntact, restoreToFile } from '../../../src/tools/backup/restore.js';
 import { chooseBackup } from '../../../src/tools/backup/select.js';
+import { imagePathOf } from '../../../src/tools/backup/stored-backup.js';
 import { verifyVolume } from '../../../src/tools/backup/verify.js';
 import { BackupHistory } from '../../support/backup-history.js';
 import { type Random, seededRandom } from '../../support/random.js';
@@ -144,7 +144,7 @@ test('a backup that stays has its bytes, and no file ever changes, whatever is p
     if (round > 0) await prune(1 + random.below(4));
     await assertAllRestore();
     assert.deepEqual(await problems(), []);
-    for (const [name, digest] of filesOf(history.repository.volumeDirectory('vol-1'))) {
+    for (const [name, digest] of filesOf(join(history.repository.location, 'vol-1'))) {
       assert.equal(seen.get(name) ?? digest, digest, `${name} has changed`);
       seen.set(name, digest);
     }
@@ -158,10 +158,10 @@ test('a copy that never changes nor removes a file restores by itself, after any
   for (let round = 0; round < 3; round += 1) {
     for (let count = 0; count < 2; count += 1) await history.add(20);
     await prune(2);
-    const args = ['copy', '--immutable', '--config', '/dev/null', history.repository.directory, copy];
+    const args = ['copy', '--immutable', '--config', '/dev/null', history.repository.location, copy];
     execFileSync('rclone', args, { stdio: 'pipe' });
   }
-  const { directory } = history.repository;
+  const { location: directory } = history.repository;
   renameSync(directory, workspace.path('gone'));
   renameSync(copy, directory);
   chmodSync(directory, 0o700);

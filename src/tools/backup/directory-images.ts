@@ -1,0 +1,52 @@
+/** The images of a repository that is a directory. */
+import { constants } from 'node:fs';
+import { chmod, copyFile } from 'node:fs/promises';
+import { withFile } from '../../base/system/checked-files.js';
+import { checkImage } from '../nbd/image.js';
+import type { ImageChain } from '../nbd/image-chain.js';
+import { readImageHeader } from '../nbd/image-header.js';
+import { openPlain } from '../nbd/plain-file.js';
+import { checksumSegments } from './checksums.js';
+import type { BackupImages, ReadOptions } from './images.js';
+import { checkDigests, checkHeader, checkSize, checkTables } from './manifest-checks.js';
+import { type Backup, imagePathOf, imagesOf } from './stored-backup.js';
+
+const { COPYFILE_EXCL, COPYFILE_FICLONE } = constants;
+
+export const DIRECTORY_IMAGES: BackupImages = {
+  areCheckedWhenRead: false,
+
+  async examine(backup: Backup): Promise<void> {
+    await examineSize(backup);
+    await examineHeader(backup);
+  },
+
+  async verify(backup: Backup, options: ReadOptions): Promise<void> {
+    // The size is checked first, because a file without an end would be read forever.
+    await examineSize(backup);
+    const path = imagePathOf(backup);
+    const { segmentBytes } = backup.manifest.image;
+    checkDigests(backup, (await checksumSegments(path, { ...options, segmentBytes })).sha256);
+    // No QEMU program reads the image before its checksums are right.
+    await examineHeader(backup);
+    checkTables(await checkImage(path, options.signal));
+  },
+
+  async copyTo(path: string, backup: Backup): Promise<void> {
+    await copyFile(imagePathOf(backup), path, COPYFILE_EXCL | COPYFILE_FICLONE);
+    await chmod(path, 0o600);
+  },
+
+  open<T>(chain: readonly Backup[], work: (images: ImageChain) => Promise<T>): Promise<T> {
+    return work(imagesOf(chain));
+  },
+};
+
+async function examineSize(backup: Backup): Promise<void> {
+  const { size } = await withFile(openPlain(imagePathOf(backup)), (file) => file.stat({ bigint: true }));
+  checkSize(backup, size);
+}
+
+async function examineHeader(backup: Backup): Promise<void> {
+  checkHeader(backup, await readImageHeader(imagePathOf(backup)));
+}

@@ -1,0 +1,211 @@
+/** Remotes that end, refuse, lose and change objects, seen through a proxy of WebDAV; and names of remotes that are refused. */
+import assert from 'node:assert/strict';
+import { chmodSync, existsSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import { StoreError } from '../../../src/tools/backup/object-store.js';
+import { planPrune, prune } from '../../../src/tools/backup/prune.js';
+import { remoteProblem } from '../../../src/tools/backup/rclone.js';
+import { RemoteRepository } from '../../../src/tools/backup/remote-repository.js';
+import { assertIntact, restoreToFile } from '../../../src/tools/backup/restore.js';
+import { chooseBackup } from '../../../src/tools/backup/select.js';
+import { verifyVolume } from '../../../src/tools/backup/verify.js';
+import { BackupHistory } from '../../support/backup-history.js';
+import { FaultyProxy } from '../../support/faulty-proxy.js';
+import { seededRandom } from '../../support/random.js';
+import { refused } from '../../support/refusal.js';
+import { Remotes } from '../../support/remotes.js';
+import { openRuntime } from '../../support/runtime.js';
+import { Workspace } from '../../support/workspace.js';
+
+const { signal } = new AbortController();
+// A failure that stays is not waited for.
+Object.assign(process.env, { RCLONE_LOW_LEVEL_RETRIES: '1', RCLONE_RETRIES: '1' });
+const workspace = new Workspace('broken-remotes');
+const remotes = new Remotes(workspace.path('remotes'));
+const objects = remotes.directoryOfObjects();
+const proxy = await FaultyProxy.start(await remotes.serve(objects));
+const location = `rclone:${remotes.add({ type: 'webdav', url: proxy.url, vendor: 'other' })}backups`;
+/** The same objects, seen without the proxy and the caches of its server. */
+const directLocation = `rclone:${remotes.add({ type: 'alias', remote: objects })}backups`;
+const volumeDirectory = join(objects, 'backups', 'vol-1');
+const runtime = await openRuntime(workspace.path('runtime'));
+after(async () => {
+  proxy.close();
+  await remotes.close();
+  workspace.dispose();
+});
+
+/** A repository that lets go of everything when the test ends. */
+async function open(
+  t: { after(work: () => Promise<void>): void },
+  spool = 'spool',
+  at = location,
+): Promise<RemoteRepository> {
+  const repository = await RemoteRepository.open(at, { spool: workspace.path(spool), runtime, signal });
+  t.after(() => repository.close());
+  return repository;
+}
+
+async function restored(repository: RemoteRepository, snapshotId: string): Promise<Buffer> {
+  const path = workspace.path('restored');
+  rmSync(path, { force: true });
+  const chosen = await chooseBackup(repository, { volumeId: 'vol-1', snapshotId });
+  await assertIntact(chosen, { signal });
+  await restoreToFile(chosen, { path, replace: true }, { signal });
+  return readFileSync(path);
+}
+
+const problemsOf = async (repository: RemoteRepository): Promise<string[]> => {
+  const found = await verifyVolume(await repository.backupsOf('vol-1'), { signal });
+  return found.map(({ path, found: what }) => `${path}: ${what}`);
+};
+
+const isStoreError = (thrown: unknown): boolean => thrown instanceof StoreError;
+
+/** Where an upload ends; the object that is cut off stays, because the client that would remove it has ended, too. */
+const CUTS = {
+  'the first byte of an image': [/qcow2$/, 0],
+  'the middle of an image': [/qcow2$/, 1 << 20],
+  'the middle of a manifest': [/json$/, 500],
+} as const;
+
+for (const [where, [name, cutAt]] of Object.entries(CUTS)) {
+  test(`an upload that ends at ${where} is no backup, and the next command sends it whole`, async (t) => {
+    rmSync(objects, { recursive: true });
+    const repository = await open(t, `spool ${cutAt}`);
+    const history = await BackupHistory.begin(workspace.directory, seededRandom(t.name), repository);
+    proxy.faults((method, path) => {
+      if (method === 'DELETE') return { status: 403 };
+      return method === 'PUT' && name.test(path) ? { cutAt } : null;
+    });
+    await assert.rejects(history.add(), isStoreError);
+    proxy.faults(() => null);
+    assert.deepEqual((await repository.backupsOf('vol-1')).backups, []);
+    const lock = await repository.lock('vol-1');
+    await repository.addWaiting('vol-1', assert.fail);
+    lock.release();
+    assert.deepEqual(await problemsOf(repository), []);
+    assert.equal((await repository.backupsOf('vol-1')).backups.length, 1);
+    assert.ok((await restored(repository, 'snap-1')).equals(readFileSync(workspace.path('device'))));
+  });
+}
+
+test('a remote that refuses, is away, loses or changes an object is named, and nothing wrong is restored', async (t) => {
+  rmSync(objects, { recursive: true, force: true });
+  const repository = await open(t);
+  const history = await BackupHistory.begin(workspace.directory, seededRandom(t.name), repository);
+  for (let count = 0; count < 3; count += 1) await history.add(30);
+  const [, second, third] = history.points;
+  assert.ok(second !== undefined && third !== undefined);
+
+  await t.test('removals are refused, as by object lock: prune says so, and every backup stays good', async () => {
+    proxy.faults((method) => (method === 'DELETE' ? { status: 403 } : null));
+    const lock = await repository.lock('vol-1');
+    const plan = planPrune(await repository.backupsOf('vol-1'), { last: 2 });
+    await assert.rejects(prune(repository, plan, { runtime, signal }), isStoreError);
+    lock.release();
+    proxy.faults(() => null);
+    for (const { backup, bytes } of history.points) {
+      assert.ok((await restored(repository, backup.manifest.snapshot.id)).equals(bytes));
+    }
+    const again = await repository.lock('vol-1');
+    assert.deepEqual(again.problems, []);
+    const left = await repository.backupsOf('vol-1');
+    assert.deepEqual(left.leaving, new Set());
+    await prune(repository, planPrune(left, { last: 2 }), { runtime, signal });
+    again.release();
+    history.points.shift();
+  });
+
+  await t.test('an error of the server is one of the remote', async () => {
+    proxy.faults(() => ({ status: 500 }));
+    await assert.rejects(repository.backupsOf('vol-1'), isStoreError);
+    await assert.rejects(repository.all(), isStoreError);
+    proxy.faults(() => null);
+  });
+
+  const image = join(volumeDirectory, (await repository.backupsOf('vol-1')).backups[0]?.manifest.image.file ?? '');
+  const sound = readFileSync(image);
+
+  await t.test('a flipped bit is named, and what needs the image is not restored', async () => {
+    const bytes = Buffer.from(sound);
+    bytes[bytes.length >> 1] = (bytes[bytes.length >> 1] ?? 0) ^ 1;
+    writeFileSync(image, bytes);
+    const [problem] = await problemsOf(repository);
+    assert.match(problem ?? '', /snap-2.*checksum mismatch/);
+    for (const { snapshot } of [second.backup.manifest, third.backup.manifest]) {
+      await refused(restored(repository, snapshot.id), 'FAILED_PRECONDITION', /snap-2.*checksum mismatch/);
+      assert.ok(!existsSync(workspace.path('restored')));
+    }
+    writeFileSync(image, sound);
+  });
+
+  await t.test('an object that differs from one reading to the next gives right bytes or an error', async () => {
+    const random = seededRandom('changes');
+    let [right, refusals] = [0, 0];
+    for (let round = 0; round < 4; round += 1) {
+      let reads = 0;
+      proxy.faults((method, path) => {
+        if (method !== 'GET' || !path.endsWith('.qcow2')) return null;
+        reads += 1;
+        const isChanged = reads > round;
+        return isChanged
+          ? { change: (body) => void body.writeUInt8(random.below(256), random.below(body.length)) }
+          : null;
+      });
+      const attempt = restored(repository, 'snap-3');
+      const bytes = await attempt.catch(() => null);
+      if (bytes === null) {
+        await refused(attempt, 'FAILED_PRECONDITION', /checksum mismatch/);
+        refusals += 1;
+      } else {
+        assert.ok(bytes.equals(third.bytes));
+        right += 1;
+      }
+    }
+    proxy.faults(() => null);
+    assert.ok(refusals > 0, `${right} right, ${refusals} refused`);
+  });
+
+  const direct = await open(t, 'spool', directLocation);
+
+  await t.test('an object that is lost, or swapped with another one, is named', async () => {
+    renameSync(image, `${image}.lost`);
+    assert.match((await problemsOf(direct)).join('\n'), /there is no object .*snap-2/);
+    await refused(restored(direct, 'snap-3'), 'FAILED_PRECONDITION', /snap-2/);
+    const other = join(volumeDirectory, third.backup.manifest.image.file);
+    writeFileSync(image, readFileSync(other));
+    assert.match((await problemsOf(direct)).join('\n'), /snap-2/);
+    renameSync(`${image}.lost`, image);
+    assert.deepEqual(await problemsOf(direct), []);
+  });
+
+  await t.test('names that nobody of us gives are no backups, and manifests that are none are named', async () => {
+    const strange = ['..json', 'x.json', '-rf.json', `${'y'.repeat(200)}.json`, 'a\nb.json', 'image.qcow2'];
+    for (const name of strange) writeFileSync(join(volumeDirectory, name), '{}');
+    const volume = await direct.backupsOf('vol-1');
+    assert.equal(volume.backups.length, 2);
+    assert.equal(volume.problems.length, strange.filter((name) => name.endsWith('.json')).length);
+    assert.ok((await restored(direct, 'snap-3')).equals(third.bytes));
+    for (const name of strange) rmSync(join(volumeDirectory, name));
+    assert.equal(readdirSync(volumeDirectory).length, 4);
+  });
+});
+
+test('connection strings, and paths that lead elsewhere, are refused, and so is a configuration that others can read', async (t) => {
+  for (const name of [
+    'rclone::s3,secret_access_key=x:b',
+    'rclone:s3,env_auth=1:b',
+    'rclone:',
+    'rclone:-x:b',
+    'rclone:a:../b',
+  ]) {
+    assert.notEqual(remoteProblem(name), null, name);
+  }
+  assert.equal(remoteProblem('rclone:a b.c@d+e:some/path'), null);
+  const configuration = process.env['RCLONE_CONFIG'] ?? '';
+  chmodSync(configuration, 0o644);
+  await refused(open(t), 'FAILED_PRECONDITION', /chmod 600/);
+  chmodSync(configuration, 0o600);
+});
