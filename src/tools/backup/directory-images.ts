@@ -1,6 +1,7 @@
 /** The images of a repository that is a directory. */
 import { constants } from 'node:fs';
 import { chmod, copyFile } from 'node:fs/promises';
+import { CsiError, StatusCode } from '../../base/errors.js';
 import { withFile } from '../../base/system/checked-files.js';
 import { checkImage } from '../nbd/image.js';
 import type { ImageChain } from '../nbd/image-chain.js';
@@ -8,7 +9,7 @@ import { readImageHeader } from '../nbd/image-header.js';
 import { openPlain } from '../nbd/plain-file.js';
 import { checksumSegments } from './checksums.js';
 import type { BackupImages, ReadOptions } from './images.js';
-import { checkDigests, checkHeader, checkSize, checkTables } from './manifest-checks.js';
+import { checkDigests, checkHeader, checkSize, checkTables, imageMissing } from './manifest-checks.js';
 import { type Backup, imagePathOf, imagesOf } from './stored-backup.js';
 
 const { COPYFILE_EXCL, COPYFILE_FICLONE } = constants;
@@ -43,7 +44,10 @@ export const DIRECTORY_IMAGES: BackupImages = {
 };
 
 async function examineSize(backup: Backup): Promise<void> {
-  const { size } = await withFile(openPlain(imagePathOf(backup)), (file) => file.stat({ bigint: true }));
+  const opened = openPlain(imagePathOf(backup)).catch((thrown: unknown) => {
+    throw CsiError.from(thrown).code === StatusCode.NOT_FOUND ? imageMissing() : thrown;
+  });
+  const { size } = await withFile(opened, (file) => file.stat({ bigint: true }));
   checkSize(backup, size);
 }
 

@@ -4,6 +4,8 @@ import type { ImageCheck } from '../nbd/image.js';
 import type { ImageHeader } from '../nbd/image-header.js';
 import type { Backup } from './stored-backup.js';
 
+export const imageMissing = (): CsiError => CsiError.notFound('the image is missing');
+
 export function checkSize({ manifest }: Backup, found: bigint): void {
   const { bytes } = manifest.image;
   if (found !== bytes) throw refused(`has ${found} bytes, and the manifest says ${bytes}`);

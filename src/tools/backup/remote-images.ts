@@ -17,7 +17,7 @@ import { serveFile } from '../nbd/servers.js';
 import { makeSocketDirectory } from '../nbd/socket-directory.js';
 import { digest } from './checksums.js';
 import type { BackupImages, ReadOptions } from './images.js';
-import { checkHeader, checkSize, checkTables, damagedAt } from './manifest-checks.js';
+import { checkHeader, checkSize, checkTables, damagedAt, imageMissing } from './manifest-checks.js';
 import { StoreError } from './object-store.js';
 import type { RcloneStore } from './rclone.js';
 import { type Backup, imagePathOf } from './stored-backup.js';
@@ -46,9 +46,8 @@ export class RemoteImages implements BackupImages {
   constructor(private readonly options: RemoteImagesOptions) {}
 
   async examine(backup: Backup): Promise<void> {
-    const path = imagePathOf(backup);
     const size = this.options.objects.get(backup.manifest.image.file);
-    if (size === undefined) throw CsiError.notFound(`there is no object ${path}`);
+    if (size === undefined) throw imageMissing();
     checkSize(backup, size);
   }
 

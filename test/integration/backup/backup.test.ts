@@ -111,7 +111,7 @@ test('a base whose image is gone is not used, and the manifest says so', async (
   write(volume, 2 * MIB, MIB);
   const full = await backedUp(t, place(), await orchestrator.snapshot(volume, 'lost-3'));
   assert.equal(full.method, 'full');
-  assert.ok(full.reason?.includes(`the image ${lost.image}`), full.reason ?? '');
+  assert.ok(full.reason?.includes(`${lost.image}: the image is missing`), full.reason ?? '');
   await assertSame(volume.targetPath, full.image);
   const names = readdirSync(join(based.image, '..'));
   assert.deepEqual(

@@ -125,7 +125,7 @@ test('a newest backup that cannot be the base is named on stderr, in JSON and in
   const [, , newest = ''] = imagesIn(directory);
   truncateSync(newest, 4096);
   const snapshot = await running.orchestrator.snapshot(history.volume, 'after damage');
-  const found = new RegExp(`${newest} has 4096 bytes, and its manifest says`);
+  const found = new RegExp(`${newest}: the image has 4096 bytes, and the manifest says`);
   const args = ['backup', snapshot, '--to', directory, '--json'];
   const { stdout } = await fails(t, 0, found, ...args);
   const result = JSON.parse(stdout) as BackupJson & { skipped: string[]; manifest: string };
@@ -136,7 +136,7 @@ test('a newest backup that cannot be the base is named on stderr, in JSON and in
   rmSync(newest);
   const next = await running.orchestrator.snapshot(history.volume, 'after loss');
   const again = ['backup', next, '--to', directory, '--base', history.snapshots[2] ?? ''];
-  await fails(t, 0, /the backup is full: the image .*, named by .*, is missing/, ...again);
+  await fails(t, 0, /the backup is full: .*qcow2: the image is missing/, ...again);
 });
 
 test('verify compares with a snapshot, and names what is damaged or different', async (t) => {

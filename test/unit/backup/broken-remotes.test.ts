@@ -172,7 +172,7 @@ test('a remote that refuses, is away, loses or changes an object is named, and n
 
   await t.test('an object that is lost, or swapped with another one, is named', async () => {
     renameSync(image, `${image}.lost`);
-    assert.match((await problemsOf(direct)).join('\n'), /there is no object .*snap-2/);
+    assert.match((await problemsOf(direct)).join('\n'), /snap-2.*the image is missing/);
     await refused(restored(direct, 'snap-3'), 'FAILED_PRECONDITION', /snap-2/);
     const other = join(volumeDirectory, third.backup.manifest.image.file);
     writeFileSync(image, readFileSync(other));
