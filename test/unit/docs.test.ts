@@ -81,12 +81,24 @@ test('docs/engineering/retained-bases.md names a guest test for every condition,
 const pagesIn = (directory: string): string[] =>
   readdirSync(packagePath(directory)).filter((name) => name.endsWith('.md'));
 
+/** Of the headings, as GitHub makes them. */
+const anchorsIn = (page: string): Set<string> =>
+  new Set(
+    [...read(page).matchAll(/^#+ (.*)$/gm)].map(([, heading = '']) =>
+      heading
+        .toLowerCase()
+        .replaceAll(/[^\p{L}\p{N}\s_-]/gu, '')
+        .replaceAll(' ', '-'),
+    ),
+  );
+
 test('every link between the documents leads somewhere', () => {
   const pages = ['docs', 'docs/engineering'].flatMap((each) => pagesIn(each).map((name) => `${each}/${name}`));
   for (const file of ['README.md', ...pages]) {
-    for (const [, target] of read(file).matchAll(/\]\(([^):#]+)\)/g)) {
-      const path = join(dirname(file), target ?? '');
+    for (const [, target = '', anchor] of read(file).matchAll(/\]\(([^):#]*)(?:#([^)]+))?\)/g)) {
+      const path = target === '' ? file : join(dirname(file), target);
       assert.ok(existsSync(packagePath(path)), `${file} links to ${target}`);
+      if (anchor !== undefined) assert.ok(anchorsIn(path).has(anchor), `${file} links to ${target}#${anchor}`);
     }
   }
 });
