@@ -8,6 +8,8 @@ import {
   makeBackups,
   NBD,
   PRUNE,
+  REMOTE_BACKUP,
+  REMOTE_PRUNE,
   RESTORE_TO_FILE,
   RESTORE_TO_VOLUME,
 } from './commands.js';
@@ -40,6 +42,6 @@ faultTests('faults-commands', {
     NBD,
     COLLECT,
     CONFIRM,
-    ...(isNightly ? [FULL_BACKUP, RESTORE_TO_VOLUME] : []),
+    ...(isNightly ? [FULL_BACKUP, RESTORE_TO_VOLUME, REMOTE_BACKUP, REMOTE_PRUNE] : []),
   ],
 });

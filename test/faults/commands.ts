@@ -28,6 +28,7 @@ function environment(scene: Scene): Record<string, string> {
     BLOCKDELTA_RUNTIME_DIR: scene.workspace.path('runtime'),
     BLOCKDELTA_STATE_DIR: scene.workspace.path('plugin'),
     BLOCKDELTA_POOLS: `main=${scene.poolPath}`,
+    RCLONE_CONFIG: scene.workspace.path('rclone.conf'),
   };
 }
 
@@ -60,7 +61,7 @@ function succeeded(ended: Ended): Ended {
 
 // What may happen to a command
 
-const PROGRAM_FAILED = /(nbdkit|qemu-nbd|nbdcopy|qemu-img), started to /;
+const PROGRAM_FAILED = /(nbdkit|qemu-nbd|nbdcopy|qemu-img|rclone), started to |rclone could not /;
 
 /** All of a command runs when nbdcopy starts. */
 function failuresAt(kinds: 'backup' | 'copies' | 'programs') {
@@ -71,7 +72,7 @@ function failuresAt(kinds: 'backup' | 'copies' | 'programs') {
     };
     const program = /^exec .*\/([^/]+) #\d+$/.exec(step)?.[1];
     const isCopy = program === 'nbdcopy';
-    const dead = fails(scene, [1, 5], PROGRAM_FAILED);
+    const dead = fails(scene, [1, 5, 8], PROGRAM_FAILED);
     if (program !== undefined) {
       found.push({ what: 'the program dies', fault: { step, does: 'die alone' }, judge: dead });
     }
@@ -153,6 +154,8 @@ const snapshots = new WeakMap<Scene, readonly string[]>();
 const SNAPSHOTS = 3;
 
 const repositoryOf = (scene: Scene): string => scene.workspace.path('backups', 'repository');
+/** Of the commands that write to it as a remote. */
+const spoolOf = (scene: Scene): string => scene.workspace.path('spool');
 /** A repository with backups of the first so many snapshots. */
 const templateOf = (scene: Scene, backups: number): string => scene.workspace.path(`template-${backups}`);
 
@@ -201,7 +204,9 @@ function onRepository(
           assertNothingUnfinished(scene);
           await check?.(answer);
         },
-        undo: async () => rmSync(directory, { recursive: true, force: true }),
+        undo: async () => {
+          for (const made of [directory, spoolOf(scene)]) rmSync(made, { recursive: true, force: true });
+        },
       };
     },
   };
@@ -240,6 +245,32 @@ function backup(method: 'full' | 'delta', backups: number): Operation {
     },
   }));
 }
+
+/** The repository as a remote of rclone: its files are the objects. The spool is somewhere else. */
+const remoteOf = (scene: Scene): string => {
+  const configuration = scene.workspace.path('rclone.conf');
+  writeFileSync(configuration, `[objects]\ntype = alias\nremote = ${repositoryOf(scene)}\n`, { mode: 0o600 });
+  return 'rclone:objects:';
+};
+/** A backup, of the snapshot after those that have one, at a remote. What waits in the spool after a kill is sent by the next one. */
+export const REMOTE_BACKUP: Operation = onRepository('backup at a remote', 1, 'copies', (scene) => ({
+  makes: 1,
+  call: () =>
+    command(scene, ['backup', snapshotOf(scene, 1), '--to', remoteOf(scene), '--spool', spoolOf(scene), '--json']),
+  check: async () => {
+    await verify(scene, 1, 2);
+    const left = readdirSync(spoolOf(scene), { recursive: true, encoding: 'utf8' });
+    assert.deepEqual(
+      left.filter((name) => name.includes('.qcow2')),
+      [],
+    );
+  },
+}));
+
+export const REMOTE_PRUNE: Operation = onRepository('prune at a remote', 3, 'programs', (scene) => ({
+  call: () => command(scene, ['prune', remoteOf(scene), '--keep-last', '1', '--spool', spoolOf(scene)]),
+  check: () => verify(scene, 2, 1),
+}));
 
 export const FULL_BACKUP = backup('full', 0);
 export const INCREMENTAL_BACKUP = backup('delta', 1);

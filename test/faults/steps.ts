@@ -49,6 +49,8 @@ const IDS: readonly (readonly [RegExp, string])[] = [
   [/-[A-Za-z0-9]{6}(?= |$)/g, '-<random>'],
   [/(?<=\.|\/\.restore-)[0-9a-f]{16}(?=\.(?:tmp|partial))/g, '<random>'],
   [/(?<=\.promise-)[0-9a-f]{32}/g, '<promise>'],
+  [/(?<=@\d+-)[0-9a-f]{20}/g, '<own>'],
+  [/(?<=\.going-)[0-9a-f]{28}/g, '<going>'],
   [/#\d+ \(deleted\)/g, '<nameless>'],
 ];
 

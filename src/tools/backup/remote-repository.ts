@@ -129,6 +129,7 @@ export class RemoteRepository implements Repository {
       id: spool.id,
       manifest: (name: string) => spool.manifest(directory, name),
       keepManifest: (name: string, text: string) => spool.keepManifest(directory, name, text),
+      keepManifestsOf: (names: ReadonlySet<string>) => spool.keepManifestsOf(directory, names),
       withFile: async (name: string, use: (path: string) => Promise<void>): Promise<void> => {
         const path = join(spool.repository.location, directory, name);
         await writeFile(path, 'about to be removed\n', { mode: 0o600 });

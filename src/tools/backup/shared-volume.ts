@@ -32,6 +32,8 @@ export interface WriterFiles {
   /** Returns the copy of a manifest; null if there is none. */
   manifest(name: string): Promise<string | null>;
   keepManifest(name: string, text: string): Promise<void>;
+  /** Forgets the copies of all others. */
+  keepManifestsOf(names: ReadonlySet<string>): Promise<void>;
   /** Makes a file of that name until `use` ends. Its content does not matter. */
   withFile(name: string, use: (path: string) => Promise<void>): Promise<void>;
 }
@@ -120,6 +122,7 @@ export class SharedVolume {
   /** Removes what killed commands have left, as far as no other command may still need it. Returns what could not be removed. */
   async settle(now = Date.now()): Promise<Problem[]> {
     const { objects } = await this.#look();
+    await this.files.keepManifestsOf(new Set(objects.keys()));
     const isOld = (time: number | null): boolean => time !== null && now - time > GRACE_MS;
     const left = [...objects.keys()].filter((name) => {
       const going = GOING.exec(name);

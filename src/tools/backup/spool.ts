@@ -8,7 +8,7 @@
  * Nobody else may write there.
  */
 import { createHash, randomBytes } from 'node:crypto';
-import { link, mkdir, readdir, readFile, rename, rm, statfs, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, rename, rm, statfs, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CsiError, insteadOf } from '../../base/errors.js';
 import { ownDirectory } from '../../base/system/own-files.js';
@@ -62,13 +62,11 @@ export class Spool {
   async keepManifest(volume: string, name: string, text: string): Promise<void> {
     const directory = join(this.manifests, volume);
     await mkdir(directory, { recursive: true, mode: 0o700 });
-    const partial = join(directory, `.${randomBytes(8).toString('hex')}`);
-    await writeFile(partial, text, { mode: 0o600 });
-    await rename(partial, join(directory, name));
+    await write(join(directory, name), text);
   }
 
-  /** Removes the copies of manifests that are not at the remote any more. */
-  async keepOnly(volume: string, names: ReadonlySet<string>): Promise<void> {
+  /** Removes the copies of all other manifests of the volume. */
+  async keepManifestsOf(volume: string, names: ReadonlySet<string>): Promise<void> {
     const directory = join(this.manifests, volume);
     for (const name of await readdir(directory).catch(insteadOf(['ENOENT'], []))) {
       if (!names.has(name)) await rm(join(directory, name), { force: true });
@@ -78,12 +76,16 @@ export class Spool {
 
 async function idIn(place: string): Promise<string> {
   const path = join(place, 'id');
-  const partial = join(place, `.${randomBytes(8).toString('hex')}`);
-  await writeFile(partial, randomBytes(8).toString('hex'), { mode: 0o600 });
-  // Of two commands that begin at a time, the first one's id stays.
-  await link(partial, path).catch(insteadOf(['EEXIST'], null));
-  await rm(partial);
-  const id = await readFile(path, 'utf8');
-  if (/^[0-9a-f]{16}$/.test(id)) return id;
-  throw CsiError.failedPrecondition(`${path} does not hold an id: remove it, and run the command again`);
+  const known = await readFile(path, 'utf8').catch(insteadOf(['ENOENT'], ''));
+  if (/^[0-9a-f]{16}$/.test(known)) return known;
+  // Of two commands that begin at a time, one has an id that no other command will have, which only keeps its marks for longer.
+  const id = randomBytes(8).toString('hex');
+  await write(path, id);
+  return id;
+}
+
+/** Whoever reads meanwhile reads all of it or nothing. */
+async function write(path: string, text: string): Promise<void> {
+  await writeFile(`${path}.partial`, text, { mode: 0o600 });
+  await rename(`${path}.partial`, path);
 }

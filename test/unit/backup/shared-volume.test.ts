@@ -72,6 +72,7 @@ function volumeOf(
     id: `${writer}`.repeat(16),
     manifest: async (name: string) => copies.get(name) ?? null,
     keepManifest: async (name: string, text: string) => void copies.set(name, text),
+    keepManifestsOf: async () => undefined,
     withFile: (name: string, use: (path: string) => Promise<void>) => use(`a file with the name ${name}`),
   };
   return new SharedVolume(new MemoryStore(objects, step, cutsPuts), DIRECTORY, files, () => NO_IMAGES);
