@@ -53,18 +53,25 @@ export class RemoteImages implements BackupImages {
 
   async verify(backup: Backup, { signal, onProgress }: ReadOptions): Promise<void> {
     await this.examine(backup);
-    await this.#forEachSegment(backup, signal, async (_segment, end) => onProgress?.(end));
-    await this.open([backup], async ([image]) => checkTables(await checkImage(image as ServedImage, signal)));
+    const segments = new Segments(this.options);
+    await forEachSegment(backup, segments, signal, async (_segment, end) => onProgress?.(end));
+    await this.#open([backup], segments, async ([image]) =>
+      checkTables(await checkImage(image as ServedImage, signal)),
+    );
   }
 
   async copyTo(path: string, backup: Backup): Promise<void> {
     await withFile(createNew(path), async (file) => {
-      await this.#forEachSegment(backup, this.options.signal, async (segment) => file.appendFile(segment));
+      const segments = new Segments(this.options);
+      await forEachSegment(backup, segments, this.options.signal, async (segment) => file.appendFile(segment));
     });
   }
 
-  async open<T>(chain: readonly Backup[], work: (images: ImageChain) => Promise<T>): Promise<T> {
-    const segments = new Segments(this.options);
+  open<T>(chain: readonly Backup[], work: (images: ImageChain) => Promise<T>): Promise<T> {
+    return this.#open(chain, new Segments(this.options), work);
+  }
+
+  async #open<T>(chain: readonly Backup[], segments: Segments, work: (images: ImageChain) => Promise<T>): Promise<T> {
     const cleanup = new Cleanup();
     try {
       const sockets = makeSocketDirectory(this.options.runtime);
@@ -75,7 +82,7 @@ export class RemoteImages implements BackupImages {
       await http.listen(httpSocket);
       const images: ServedImage[] = [];
       for (const [index, backup] of chain.entries()) {
-        const sizeBytes = await this.#deviceSize(backup, segments);
+        const sizeBytes = await deviceSizeOf(backup, segments);
         const server = await serveFile({
           httpSocket,
           path: `/${index}`,
@@ -94,26 +101,27 @@ export class RemoteImages implements BackupImages {
       await cleanup.runAll();
     }
   }
+}
 
-  async #deviceSize(backup: Backup, segments: Segments): Promise<bigint> {
-    const header = parseHeader((await segments.get(backup, 0)).subarray(0, HEADER_MAX_BYTES), imagePathOf(backup));
-    checkHeader(backup, header);
-    return header.sizeBytes;
-  }
+async function deviceSizeOf(backup: Backup, segments: Segments): Promise<bigint> {
+  const header = parseHeader((await segments.get(backup, 0)).subarray(0, HEADER_MAX_BYTES), imagePathOf(backup));
+  checkHeader(backup, header);
+  return header.sizeBytes;
+}
 
-  async #forEachSegment(
-    backup: Backup,
-    signal: AbortSignal,
-    work: (segment: Buffer, end: bigint) => Promise<void>,
-  ): Promise<void> {
-    const segments = new Segments(this.options);
-    let end = 0n;
-    for (const index of backup.manifest.image.sha256.keys()) {
-      signal.throwIfAborted();
-      const segment = await segments.get(backup, index);
-      end += BigInt(segment.length);
-      await work(segment, end);
-    }
+/** @param work called with each segment and its end, in their order */
+async function forEachSegment(
+  backup: Backup,
+  segments: Segments,
+  signal: AbortSignal,
+  work: (segment: Buffer, end: bigint) => Promise<void>,
+): Promise<void> {
+  let end = 0n;
+  for (const index of backup.manifest.image.sha256.keys()) {
+    signal.throwIfAborted();
+    const segment = await segments.get(backup, index);
+    end += BigInt(segment.length);
+    await work(segment, end);
   }
 }
 

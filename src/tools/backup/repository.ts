@@ -42,7 +42,10 @@ export interface Repository {
    */
   lock(volumeId: string): Promise<VolumeLock>;
 
-  /** The caller holds the lock of the volume. Throws ALREADY_EXISTS if the snapshot has a backup. */
+  /**
+   * The caller holds the lock of the volume. Throws ALREADY_EXISTS if the snapshot has a backup in a directory. At a remote another
+   * machine may add one at any time; then one of the two is superseded.
+   */
   begin(volumeId: string, snapshot: { id: string; creationTime: Date }): Promise<NewBackupPaths>;
 
   /** Like begin, for another image of a snapshot that has a backup. */
