@@ -15,9 +15,11 @@ export function begunAt(name: string): number | null {
 
 /** A name that no other command ever gives to a file. */
 export function ownStem(stem: string, generation: number): string {
-  const time = Date.now().toString(16).padStart(12, '0');
-  return `${stem}@${generation}-${time}${randomBytes(4).toString('hex')}`;
+  return `${stem}@${generation}-${timeDigits(Date.now())}${randomBytes(4).toString('hex')}`;
 }
+
+/** Milliseconds as twelve hexadecimal digits. */
+export const timeDigits = (time: number): string => time.toString(16).padStart(12, '0');
 
 export const withoutGeneration = (stem: string): string => stem.replace(GENERATION, '');
 

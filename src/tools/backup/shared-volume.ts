@@ -12,11 +12,11 @@
  */
 import { CsiError, errorCode, messageOf, StatusCode } from '../../base/errors.js';
 import { baseNameOf, completeAmong, isNamed, type VolumeBackups } from './chains.js';
-import { begunAt, decodeId } from './file-names.js';
+import { begunAt, decodeId, timeDigits } from './file-names.js';
 import type { BackupImages } from './images.js';
 import { MANIFEST_MAX_BYTES, type Manifest, parseManifest } from './manifest.js';
 import type { ObjectStore } from './object-store.js';
-import type { Backup, Problem } from './stored-backup.js';
+import { type Backup, type Problem, timeOf } from './stored-backup.js';
 import { IMAGE, MANIFEST, readVolume } from './volume-backups.js';
 
 /** Longer than any upload of an image takes. */
@@ -98,7 +98,7 @@ export class SharedVolume {
   /** Throws ABORTED, and leaves the backup, if another backup needs it. */
   async remove(backup: Backup, now: () => number = Date.now): Promise<void> {
     const begun = now();
-    const marker = `${stemOf(backup.name)}.going-${begun.toString(16).padStart(12, '0')}${this.files.id}`;
+    const marker = `${stemOf(backup.name)}.going-${timeDigits(begun)}${this.files.id}`;
     await this.files.withFile(marker, (path) => this.store.put(this.#object(marker), path));
     try {
       const found = await this.#look();
@@ -199,7 +199,6 @@ export class SharedVolume {
 const stemOf = (name: string): string => name.slice(0, -MANIFEST.length);
 const manifestOf = (image: string): string => `${image.slice(0, -IMAGE.length)}${MANIFEST}`;
 const timeIn = ([, time]: RegExpExecArray): number => Number.parseInt(time ?? '', 16);
-const timeOf = ({ manifest }: Backup): number => Date.parse(manifest.snapshot.creationTime);
 
 /** The complete ones, if all goes that anybody is about to remove. */
 const completeBeside = (look: Look): ReadonlySet<Backup> =>

@@ -22,3 +22,6 @@ export function imagesOf(chain: readonly Backup[]): string[] {
 }
 
 export const imagePathOf = ({ directory, manifest }: Backup): string => join(directory, manifest.image.file);
+
+/** When its snapshot was taken, in milliseconds. */
+export const timeOf = ({ manifest }: Backup): number => Date.parse(manifest.snapshot.creationTime);

@@ -5,7 +5,7 @@ import { chooseComplete, type VolumeBackups } from './chains.js';
 import { encodeId, generationOf, snapshotStem, withoutGeneration } from './file-names.js';
 import type { BackupImages } from './images.js';
 import { type Manifest, parseManifest } from './manifest.js';
-import type { Backup, Problem } from './stored-backup.js';
+import { type Backup, type Problem, timeOf } from './stored-backup.js';
 
 /** The endings of the names of images and manifests. */
 export const IMAGE = '.qcow2';
@@ -95,5 +95,3 @@ function contradictionsIn(directory: string, backups: readonly Backup[]): Proble
   }
   return found;
 }
-
-const timeOf = ({ manifest }: Backup): number => Date.parse(manifest.snapshot.creationTime);
