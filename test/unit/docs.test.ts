@@ -117,6 +117,7 @@ const FOR_USERS = [
     'kubernetes',
     'velero',
     'backup',
+    'backup-commands',
     'restore',
     'runbook',
     'backup-authors',
