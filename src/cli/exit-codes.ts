@@ -13,6 +13,8 @@ export const ExitCode = {
   NOT_EXAMINED: 7,
   /** A remote with backups cannot be reached, or refuses. */
   REMOTE: 8,
+  /** Some of several objects failed; the others are done. */
+  SOME_FAILED: 9,
   /** EX_CONFIG of sysexits.h. */
   CONFIG: 78,
   /** 128 plus the number of SIGINT. */

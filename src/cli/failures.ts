@@ -12,7 +12,7 @@ export function runToStatus(work: (signal: AbortSignal) => Promise<void>): Promi
 }
 
 /** Accepts any thrown value: UNREACHABLE for an InterruptedError, FAILURE for every other value without a gRPC status. */
-function failureOf(error: unknown): CommandFailure {
+export function failureOf(error: unknown): CommandFailure {
   if (error instanceof InterruptedError) {
     const message = `${error.message}; the last failure: ${messageOf(error.cause)}`;
     return { code: ExitCode.UNREACHABLE, message };

@@ -1,9 +1,9 @@
 /** Writes files for the caller of a command: in any directory, and never through a link that somebody else has made. */
 import { constants } from 'node:fs';
-import { access, lstat, open } from 'node:fs/promises';
+import { access, lstat, open, rename, rm } from 'node:fs/promises';
 import { basename } from 'node:path';
 import { errorCode, insteadOf, messageOf } from '../base/errors.js';
-import { at, withFile } from '../base/system/checked-files.js';
+import { at, createNew, withFile } from '../base/system/checked-files.js';
 import { openDirectoryOf } from '../base/system/own-way.js';
 
 const { O_CREAT, O_NOFOLLOW, O_TRUNC, O_WRONLY, W_OK } = constants;
@@ -12,6 +12,20 @@ const { O_CREAT, O_NOFOLLOW, O_TRUNC, O_WRONLY, W_OK } = constants;
 export function writeOutput(path: string, text: string): Promise<void> {
   const how = O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW;
   return inItsDirectory(path, (file) => withFile(open(file, how), (opened) => opened.writeFile(text)));
+}
+
+/** Replaces a file by another one that everybody may read. A reader sees the old content or the new, and never a part. */
+export function replaceOutput(path: string, text: string): Promise<void> {
+  return inItsDirectory(path, async (file) => {
+    const partial = `${file}.${process.pid}.partial`;
+    await rm(partial, { force: true });
+    await withFile(createNew(partial), async (opened) => {
+      await opened.writeFile(text);
+      await opened.chmod(0o644);
+      await opened.sync();
+    });
+    await rename(partial, file);
+  });
 }
 
 /** Rejects as writeOutput would, before a long run, and changes nothing. Space may still run out. */

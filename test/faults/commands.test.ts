@@ -5,6 +5,7 @@ import {
   CONFIRM,
   FULL_BACKUP,
   INCREMENTAL_BACKUP,
+  MANY_BACKUPS,
   makeBackups,
   NBD,
   PRUNE,
@@ -42,6 +43,6 @@ faultTests('faults-commands', {
     NBD,
     COLLECT,
     CONFIRM,
-    ...(isNightly ? [FULL_BACKUP, RESTORE_TO_VOLUME, REMOTE_BACKUP, REMOTE_PRUNE] : []),
+    ...(isNightly ? [FULL_BACKUP, RESTORE_TO_VOLUME, MANY_BACKUPS, REMOTE_BACKUP, REMOTE_PRUNE] : []),
   ],
 });

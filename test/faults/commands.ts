@@ -275,6 +275,23 @@ export const REMOTE_PRUNE: Operation = onRepository('prune at a remote', 3, 'pro
 export const FULL_BACKUP = backup('full', 0);
 export const INCREMENTAL_BACKUP = backup('delta', 1);
 
+/** Of all snapshots that have none. What fails in one of them is the same as in a backup of that one. */
+export const MANY_BACKUPS: Operation = {
+  ...onRepository('backup of all snapshots', 1, 'backup', (scene, repository) => ({
+    makes: 1,
+    call: () => command(scene, ['backup', '--all', '--to', repository, '--metrics', join(repository, 'metrics.prom')]),
+    check: async () => {
+      assert.match(
+        readFileSync(join(repository, 'metrics.prom'), 'utf8'),
+        /\nblockdelta_backup_failures\{volume=".*"\} 0\n/,
+      );
+      await verify(scene, 1, SNAPSHOTS);
+      await verify(scene, 2, SNAPSHOTS);
+    },
+  })),
+  onlyKills: true,
+};
+
 export const RESTORE_TO_FILE: Operation = onRepository('restore to a file', 2, 'programs', (scene, repository) => {
   const file = join(repository, 'restored');
   return {

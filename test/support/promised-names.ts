@@ -19,6 +19,7 @@ import { VOLUME_PARAMETERS } from '../../src/driver/volumes/volume-parameters.js
 import { RouterMetrics } from '../../src/router/router-metrics.js';
 import { ROUTE_SETTINGS } from '../../src/router/settings.js';
 import type { Metrics } from '../../src/server/metrics/metrics.js';
+import { BackupMetrics } from '../../src/tools/backup/backup-metrics.js';
 import { checkoutText } from './checkout-text.js';
 
 /** By kind, then by name: what the name stands for. */
@@ -30,6 +31,7 @@ export async function promises(): Promise<Promises> {
     'settings of route': defaultsOf(ROUTE_SETTINGS),
     'metrics of serve': metricsOf(new PluginMetrics({ showsVolumes: true })),
     'metrics of route': metricsOf(new RouterMetrics()),
+    'metrics of backup': metricsOf(new BackupMetrics()),
     'exit codes': Object.fromEntries(Object.entries(ExitCode).map(([name, code]) => [name, `${code}`])),
     'commands, arguments and options': Object.fromEntries(wordsOf(await loadProgram(null), [])),
     'parameters of a StorageClass': Object.fromEntries(VOLUME_PARAMETERS.map((name) => [name, ''])),

@@ -1,4 +1,4 @@
-/** Asks a driver about one snapshot. */
+/** Asks a driver about its snapshots. */
 import { CsiError } from '../../base/errors.js';
 import type { CsiDriver, Message } from './csi-driver.js';
 
@@ -20,11 +20,42 @@ export async function describeSnapshot(driver: CsiDriver, snapshotId: string): P
   if (found['ready_to_use'] === false) {
     throw CsiError.failedPrecondition(`snapshot ${snapshotId} is not ready to use; try again when it is`);
   }
-  const { seconds = 0, nanos = 0 } = (found['creation_time'] ?? {}) as Message;
+  return infoOf(found);
+}
+
+/** Also those that are not ready to use. Throws UNIMPLEMENTED if the driver has no ListSnapshots. */
+export async function listSnapshots(driver: CsiDriver): Promise<SnapshotInfo[]> {
+  const entries = await entriesOf(driver, 'ListSnapshots', 'LIST_SNAPSHOTS');
+  if (entries !== null) return entries.map((entry) => infoOf(entry['snapshot'] as Message));
+  throw CsiError.unimplemented(
+    'the driver has no LIST_SNAPSHOTS, so it cannot say which snapshots there are; name them',
+  );
+}
+
+/** The ids of its volumes; null if the driver has no ListVolumes. */
+export async function listVolumeIds(driver: CsiDriver): Promise<string[] | null> {
+  const entries = await entriesOf(driver, 'ListVolumes', 'LIST_VOLUMES');
+  return entries?.map((entry) => String(entry['volume']?.volume_id)) ?? null;
+}
+
+async function entriesOf(driver: CsiDriver, rpc: string, capability: string): Promise<Message[] | null> {
+  if (!(await driver.info()).controller.has(capability)) return null;
+  const entries: Message[] = [];
+  let token = '';
+  do {
+    const page = await driver.call(rpc, { starting_token: token });
+    entries.push(...(page['entries'] as Message[]));
+    token = String(page['next_token'] ?? '');
+  } while (token !== '');
+  return entries;
+}
+
+function infoOf(snapshot: Message): SnapshotInfo {
+  const { seconds = 0, nanos = 0 } = (snapshot['creation_time'] ?? {}) as Message;
   return {
-    snapshotId,
-    volumeId: String(found['source_volume_id']),
-    sizeBytes: BigInt(found['size_bytes'] ?? 0),
+    snapshotId: String(snapshot['snapshot_id']),
+    volumeId: String(snapshot['source_volume_id']),
+    sizeBytes: BigInt(snapshot['size_bytes'] ?? 0),
     creationTime: new Date(Number(seconds) * 1000 + Math.floor(Number(nanos) / 1_000_000)),
   };
 }

@@ -7,6 +7,7 @@ import { packagePath } from '../../../src/base/package-root.js';
 import { PluginMetrics } from '../../../src/driver/metrics/plugin-metrics.js';
 import { MAX_VOLUMES } from '../../../src/driver/metrics/storage-metrics.js';
 import { RouterMetrics } from '../../../src/router/router-metrics.js';
+import { BackupMetrics } from '../../../src/tools/backup/backup-metrics.js';
 import { checkoutText } from '../../support/checkout-text.js';
 import { NO_PROMETHEUS, prometheusProgram } from '../../support/prometheus.js';
 
@@ -14,9 +15,9 @@ const RULES = 'deploy/helm/blockdelta/files/alerts.yaml';
 const DASHBOARD = 'deploy/helm/blockdelta/files/dashboard.json';
 const UNIT_TESTS = 'test/unit/deploy/prometheus/alerts.test.yaml';
 
-/** Those that `blockdelta serve` and `blockdelta route` have, by their own registries. */
+/** Those that `blockdelta serve`, `blockdelta route` and `blockdelta backup` have, by their own registries. */
 function existingMetrics() {
-  const metrics = [new PluginMetrics({ showsVolumes: true }), new RouterMetrics()];
+  const metrics = [new PluginMetrics({ showsVolumes: true }), new RouterMetrics(), new BackupMetrics()];
   const all = metrics.flatMap(({ registry }) => registry.getMetricsAsArray());
   const byName = new Map(all.map((metric) => [(metric as unknown as { name: string }).name, metric]));
   return [...byName.values()].map((metric) => {
