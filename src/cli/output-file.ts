@@ -17,7 +17,7 @@ export function writeOutput(path: string, text: string): Promise<void> {
 /** Replaces a file by another one that everybody may read. A reader sees the old content or the new, and never a part. */
 export function replaceOutput(path: string, text: string): Promise<void> {
   return inItsDirectory(path, async (file) => {
-    const partial = `${file}.${process.pid}.partial`;
+    const partial = `${file}.partial`;
     await rm(partial, { force: true });
     await withFile(createNew(partial), async (opened) => {
       await opened.writeFile(text);

@@ -109,7 +109,7 @@ test('one bad volume stops no other, the exit code says so, and the next run mak
   assert.equal(samples.get(`blockdelta_backup_failures${failed}`), 0);
   assert.equal(statSync(metrics).mode & 0o777, 0o644, 'node_exporter runs as another user');
   assert.deepEqual(
-    readdirSync(running.workspace.path()).filter((name) => name.includes('.prom.')),
+    readdirSync(running.workspace.path()).filter((name) => name.endsWith('.partial')),
     [],
   );
   const promtool = prometheusProgram('promtool');

@@ -1,9 +1,9 @@
-/** What is found wrong with an output file before a long run, and that looking changes nothing. */
+/** What is found wrong with an output file before a long run, without a change, and how one is replaced. */
 import assert from 'node:assert/strict';
-import { mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { mkdirSync, readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { test } from 'node:test';
-import { checkOutputs, writeOutput } from '../../../src/cli/output-file.js';
+import { checkOutputs, replaceOutput, writeOutput } from '../../../src/cli/output-file.js';
 import { temporaryDirectory } from '../../support/temporary.js';
 
 test('an output that cannot be written is refused before as it is at the write', async () => {
@@ -25,4 +25,14 @@ test('an output that cannot be written is refused before as it is at the write',
   await checkOutputs([undefined, '-', at('file'), at('new')]);
   assert.deepEqual(readdirSync(directory).sort(), ['directory', 'file', 'link']);
   assert.equal(readFileSync(at('file'), 'utf8'), 'kept');
+});
+
+test('a replaced output has the new text for everybody, whatever a killed command has left beside it', async () => {
+  const path = join(temporaryDirectory(), 'blockdelta.prom');
+  writeFileSync(path, 'old', { mode: 0o600 });
+  writeFileSync(`${path}.partial`, 'a part that is longer than the new text', { mode: 0o600 });
+  await replaceOutput(path, 'new');
+  assert.equal(readFileSync(path, 'utf8'), 'new');
+  assert.equal(statSync(path).mode & 0o777, 0o644);
+  assert.deepEqual(readdirSync(dirname(path)), ['blockdelta.prom']);
 });
