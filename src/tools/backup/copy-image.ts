@@ -21,15 +21,20 @@ import { type NbdServer, serveImage, serveRanges } from '../nbd/servers.js';
 import { makeSocketDirectory } from '../nbd/socket-directory.js';
 import type { RangesFile } from './ranges-file.js';
 
-export interface RangesCopy {
+interface NewImageCopy {
   from: Content;
   ranges: RangesFile;
-  /** The image that is written. */
+  /** The image that is made. */
   path: string;
+  sizeBytes: bigint;
+  /** The name of the base for the header; null for a full image. */
+  backing: string | null;
   /**
    * The ranges are multiples of wholeClusters, so that QEMU completes no cluster from the image below, which is never opened.
    */
   compression: Compression | null;
+  /** Zeros stay unallocated: for a full image, where they read as zeros. */
+  skipsZeros?: boolean;
   /** Holds the sockets of the servers. */
   runtime: RuntimeDirectory;
   signal: AbortSignal;
@@ -39,12 +44,6 @@ export interface RangesCopy {
 
 const PROGRESS_INTERVAL_MS = 250;
 
-interface NewImageCopy extends RangesCopy {
-  sizeBytes: bigint;
-  /** The name of the base for the header; null for a full image. */
-  backing: string | null;
-}
-
 /** Makes the image, whose path must not exist yet. Once this resolves, the image is on disk and has passed assertSound. */
 export async function copyIntoImage(copy: NewImageCopy): Promise<void> {
   await createImage(copy);
@@ -53,7 +52,7 @@ export async function copyIntoImage(copy: NewImageCopy): Promise<void> {
 }
 
 /** Throws INTERNAL if qemu-img finds anything wrong with a new image. */
-export async function assertSound(path: string, signal: AbortSignal): Promise<void> {
+async function assertSound(path: string, signal: AbortSignal): Promise<void> {
   const { corruptions, errors } = await checkImage(path, signal);
   if (corruptions === 0 && errors === 0) return;
   throw CsiError.internal(
@@ -63,7 +62,7 @@ export async function assertSound(path: string, signal: AbortSignal): Promise<vo
 }
 
 /** Copies data into an existing image. */
-export async function copyData(copy: RangesCopy): Promise<void> {
+async function copyData(copy: NewImageCopy): Promise<void> {
   const { path, compression, signal } = copy;
   const { sizeBytes } = await readImageHeader(path);
   const padded = compression === null ? sizeBytes : wholeClusters(compression, sizeBytes);
@@ -74,8 +73,8 @@ export async function copyData(copy: RangesCopy): Promise<void> {
   await resizeImage(path, sizeBytes, signal);
 }
 
-async function copyRangesOf(copy: RangesCopy): Promise<void> {
-  const { from, ranges, path, compression, runtime, signal, onProgress } = copy;
+async function copyRangesOf(copy: NewImageCopy): Promise<void> {
+  const { from, ranges, path, compression, skipsZeros = false, runtime, signal, onProgress } = copy;
   // If there is nothing to copy, no servers are needed.
   if (ranges.cost.mergedRanges === 0) return;
   const sockets = makeSocketDirectory(runtime);
@@ -103,7 +102,8 @@ async function copyRangesOf(copy: RangesCopy): Promise<void> {
     // Compressed clusters begin anywhere: past the page cache, each would have its neighbours read and written again.
     const cache = compresses ? 'writeback' : ranges.plan.cache;
     const to = await serve(serveImage({ chain: [path], cache, compresses, ...place }));
-    await copyRanges({ from: source.uri, to: to.uri, requestSize, signal });
+    const zeroBytes = skipsZeros ? Number(wholeClusters(compression, 1n)) : 0;
+    await copyRanges({ from: source.uri, to: to.uri, requestSize, zeroBytes, signal });
     // The image's server closes first, because it writes the last tables of the image when it ends.
     for (const server of running.reverse()) await server.close();
   } finally {

@@ -1,6 +1,4 @@
 /** The images of a repository that is a directory. */
-import { constants } from 'node:fs';
-import { chmod, copyFile } from 'node:fs/promises';
 import { CsiError, StatusCode } from '../../base/errors.js';
 import { withFile } from '../../base/system/checked-files.js';
 import { checkImage } from '../nbd/image.js';
@@ -11,8 +9,6 @@ import { checksumSegments } from './checksums.js';
 import type { BackupImages, ReadOptions } from './images.js';
 import { checkDigests, checkHeader, checkSize, checkTables, imageMissing } from './manifest-checks.js';
 import { type Backup, imagePathOf, imagesOf } from './stored-backup.js';
-
-const { COPYFILE_EXCL, COPYFILE_FICLONE } = constants;
 
 export const DIRECTORY_IMAGES: BackupImages = {
   areCheckedWhenRead: false,
@@ -31,11 +27,6 @@ export const DIRECTORY_IMAGES: BackupImages = {
     // No QEMU program reads the image before its checksums are right.
     await examineHeader(backup);
     checkTables(await checkImage(path, options.signal));
-  },
-
-  async copyTo(path: string, backup: Backup): Promise<void> {
-    await copyFile(imagePathOf(backup), path, COPYFILE_EXCL | COPYFILE_FICLONE);
-    await chmod(path, 0o600);
   },
 
   open<T>(chain: readonly Backup[], work: (images: ImageChain) => Promise<T>): Promise<T> {

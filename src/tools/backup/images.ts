@@ -16,8 +16,6 @@ export interface BackupImages {
   examine(backup: Backup): Promise<void>;
   /** Throws if the checksums, the header or the tables of the image are not those of the manifest. */
   verify(backup: Backup, options: ReadOptions): Promise<void>;
-  /** Makes a new file with the bytes of the image, for this user alone. */
-  copyTo(path: string, backup: Backup): Promise<void>;
   /**
    * Opens images for QEMU's programs until `work` ends.
    *

@@ -3,18 +3,11 @@
  * another image, which includes the data that it needs from the removed backup. No existing file changes, and unneeded
  * files go last. A kill at any moment leaves every kept backup restorable, and the next run continues.
  */
-import { rm } from 'node:fs/promises';
 import { CsiError } from '../../base/errors.js';
 import type { RuntimeDirectory } from '../../base/system/runtime-directory.js';
-import type { Entry } from '../client/list.js';
-import { mapImage, nameBacking, wholeClusters } from '../nbd/image.js';
-import type { ImageChain } from '../nbd/image-chain.js';
-import { baseNameOf, chainOf, type VolumeBackups } from './chains.js';
-import { checksumSegments, SEGMENT_BYTES } from './checksums.js';
-import { assertSound, copyData } from './copy-image.js';
+import { chainOf, type VolumeBackups } from './chains.js';
 import { type KeepRules, kept } from './keep-rules.js';
-import type { Manifest } from './manifest.js';
-import { writeRanges } from './ranges-file.js';
+import { rebase } from './rebase.js';
 import type { Repository } from './repository.js';
 import type { Backup } from './stored-backup.js';
 import { examineImages, verifyBeforeReading } from './verify.js';
@@ -105,57 +98,4 @@ function sourcesOf({ volume, rebased }: PrunePlan): Backup[] {
     chainOf(backup, volume).slice(onto === null ? 0 : chainOf(onto, volume).length),
   );
   return [...new Set(sources)];
-}
-
-interface Rebase {
-  backup: Backup;
-  onto: Backup | null;
-  runtime: RuntimeDirectory;
-  signal: AbortSignal;
-}
-
-async function rebase(
-  repository: Repository,
-  volume: VolumeBackups,
-  { backup, onto, runtime, signal }: Rebase,
-): Promise<void> {
-  const chain = chainOf(backup, volume);
-  const passed = chain.length - (onto === null ? 0 : chainOf(onto, volume).length) - 1;
-  const { manifest } = backup;
-  const { compression } = manifest.image;
-  const paths = await repository.beginNext(backup);
-  const { imagePartial: path, rangesPartial, imageFile } = paths;
-  try {
-    await volume.images.copyTo(path, backup);
-    await nameBacking(path, onto?.manifest.image.file ?? null, signal);
-    await volume.images.open(chain, async (images) => {
-      const ranges = await writeRanges(heldBelow(images, passed, signal), {
-        of: `backup ${manifest.snapshot.id}`,
-        path: rangesPartial,
-        grainBytes: wholeClusters(compression, 1n),
-        sizeBytes: () => manifest.volume.sizeBytes,
-      });
-      await copyData({ from: { chain: images }, ranges, path, compression, runtime, signal });
-    });
-    await assertSound(path, signal);
-    const { bytes, sha256 } = await checksumSegments(path, { signal });
-    const next: Manifest = {
-      ...manifest,
-      base: onto && baseNameOf(onto),
-      method: onto === null ? 'full' : 'delta',
-      reason: onto === null ? `it contains ${passed} backups that it was based on, which were pruned` : null,
-      image: { file: imageFile, bytes, segmentBytes: SEGMENT_BYTES, sha256, compression },
-    };
-    await repository.commit(paths, next);
-  } catch (thrown) {
-    for (const left of [path, rangesPartial]) await rm(left, { force: true });
-    throw thrown;
-  }
-}
-
-/** Yields the ranges, zeros included, that are read from the first `count` images below the top image. */
-async function* heldBelow(chain: ImageChain, count: number, signal: AbortSignal): AsyncGenerator<Entry[]> {
-  for await (const ranges of mapImage(chain, signal)) {
-    yield ranges.filter(({ holder }) => holder !== null && holder >= 1 && holder <= count);
-  }
 }

@@ -7,7 +7,6 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { join } from 'node:path';
 import { CsiError, messageOf } from '../../base/errors.js';
-import { createNew, withFile } from '../../base/system/checked-files.js';
 import type { RuntimeDirectory } from '../../base/system/runtime-directory.js';
 import { Cleanup } from '../client/cleanup.js';
 import { checkImage } from '../nbd/image.js';
@@ -58,13 +57,6 @@ export class RemoteImages implements BackupImages {
     await this.#open([backup], segments, async ([image]) =>
       checkTables(await checkImage(image as ServedImage, signal)),
     );
-  }
-
-  async copyTo(path: string, backup: Backup): Promise<void> {
-    await withFile(createNew(path), async (file) => {
-      const segments = new Segments(this.options);
-      await forEachSegment(backup, segments, this.options.signal, async (segment) => file.appendFile(segment));
-    });
   }
 
   open<T>(chain: readonly Backup[], work: (images: ImageChain) => Promise<T>): Promise<T> {

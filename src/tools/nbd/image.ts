@@ -7,7 +7,7 @@ import { CsiError } from '../../base/errors.js';
 import { type Argument, fileArgument, type GivenFile } from '../../base/process/program-arguments.js';
 import { at, createNew } from '../../base/system/checked-files.js';
 import { type Content, chainArgument, type ImageChain, type ImageFile, pathOf } from './image-chain.js';
-import { isPlainName, openImage, readImageHeader } from './image-header.js';
+import { isPlainName, readImageHeader } from './image-header.js';
 import { runProgram, startProgram } from './program.js';
 
 /**
@@ -162,17 +162,6 @@ export async function compareImages(
   const options = { purpose: `compare ${nameOf(a)} with ${nameOf(b)}`, accept: [0, 1], signal };
   const { exitCode, stdout } = await runProgram('qemu-img', args, options);
   return { isSame: exitCode === 0, detail: stdout.trim() };
-}
-
-/** Changes the name of the base in an image's header, and nothing else. Call this on a copy. */
-export async function nameBacking(path: string, backing: string | null, signal?: AbortSignal): Promise<void> {
-  checkBacking(path, backing);
-  const named = backing === null ? ['-b', ''] : ['-F', 'qcow2', '-b', backing];
-  const image = written(path, () => openImage(path, true));
-  await runProgram('qemu-img', ['rebase', '-u', '-f', 'qcow2', ...named, image], {
-    purpose: `name ${backing ?? 'nothing'} in the image ${path}`,
-    signal,
-  });
 }
 
 /** Changes the size of the device in an image, and nothing of the images below. */
