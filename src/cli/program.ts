@@ -29,6 +29,7 @@ const GROUPS: Readonly<Record<string, Readonly<Record<string, () => Promise<AddC
     verify: async () => (await import('./backup/verify-command.js')).addVerifyCommand,
     backups: async () => (await import('./backup/backups-command.js')).addBackupsCommand,
     prune: async () => (await import('./backup/prune-command.js')).addPruneCommand,
+    compact: async () => (await import('./backup/compact-command.js')).addCompactCommand,
     chain: async () => (await import('./backup/chain-command.js')).addChainCommand,
   },
   'Inspection and repair of a node': {

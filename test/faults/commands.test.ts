@@ -2,6 +2,7 @@
 import { isNightly } from '../support/nightly.js';
 import {
   COLLECT,
+  COMPACT,
   CONFIRM,
   FULL_BACKUP,
   INCREMENTAL_BACKUP,
@@ -9,7 +10,9 @@ import {
   makeBackups,
   NBD,
   PRUNE,
+  PRUNE_COMPACT,
   REMOTE_BACKUP,
+  REMOTE_COMPACT,
   REMOTE_PRUNE,
   RESTORE_TO_FILE,
   RESTORE_TO_VOLUME,
@@ -43,6 +46,17 @@ faultTests('faults-commands', {
     NBD,
     COLLECT,
     CONFIRM,
-    ...(isNightly ? [FULL_BACKUP, RESTORE_TO_VOLUME, MANY_BACKUPS, REMOTE_BACKUP, REMOTE_PRUNE] : []),
+    ...(isNightly
+      ? [
+          COMPACT,
+          PRUNE_COMPACT,
+          FULL_BACKUP,
+          RESTORE_TO_VOLUME,
+          MANY_BACKUPS,
+          REMOTE_BACKUP,
+          REMOTE_PRUNE,
+          REMOTE_COMPACT,
+        ]
+      : []),
   ],
 });

@@ -259,13 +259,17 @@ export const REMOTE_BACKUP: Operation = onRepository('backup at a remote', 1, 'c
     command(scene, ['backup', snapshotOf(scene, 1), '--to', remoteOf(scene), '--spool', spoolOf(scene), '--json']),
   check: async () => {
     await verify(scene, 1, 2);
-    const left = readdirSync(spoolOf(scene), { recursive: true, encoding: 'utf8' });
-    assert.deepEqual(
-      left.filter((name) => name.includes('.qcow2')),
-      [],
-    );
+    assertNoImages(spoolOf(scene));
   },
 }));
+
+function assertNoImages(spool: string): void {
+  const left = readdirSync(spool, { recursive: true, encoding: 'utf8' });
+  assert.deepEqual(
+    left.filter((name) => name.includes('.qcow2')),
+    [],
+  );
+}
 
 export const REMOTE_PRUNE: Operation = onRepository('prune at a remote', 3, 'programs', (scene) => ({
   call: () => command(scene, ['prune', remoteOf(scene), '--keep-last', '1', '--spool', spoolOf(scene)]),
@@ -326,6 +330,33 @@ export const PRUNE: Operation = onRepository('prune', 3, 'programs', (scene, rep
   call: () => command(scene, ['prune', repository, '--keep-last', '1']),
   check: () => verify(scene, 2, 1),
 }));
+
+/** The newest of three becomes full, and the others stay. */
+export const COMPACT: Operation = onRepository('compact', 3, 'programs', (scene, repository) => ({
+  call: () => command(scene, ['compact', repository]),
+  check: () => verifyCompacted(scene, 3),
+}));
+
+/** The newest of three becomes full, and its base goes, which it would get another image for in any case. */
+export const PRUNE_COMPACT: Operation = onRepository('prune --compact', 3, 'programs', (scene, repository) => ({
+  call: () => command(scene, ['prune', repository, '--keep-last', '2', '--compact', '1']),
+  check: () => verifyCompacted(scene, 2),
+}));
+
+/** The image that waits in the spool after a kill is sent by the next one. */
+export const REMOTE_COMPACT: Operation = onRepository('compact at a remote', 3, 'programs', (scene) => ({
+  call: () => command(scene, ['compact', remoteOf(scene), '--spool', spoolOf(scene)]),
+  check: async () => {
+    await verifyCompacted(scene, 3);
+    assertNoImages(spoolOf(scene));
+  },
+}));
+
+async function verifyCompacted(scene: Scene, backups: number): Promise<void> {
+  await verify(scene, 2, backups);
+  const [volume] = await (await DirectoryRepository.open(repositoryOf(scene))).all();
+  assert.equal(volume?.backups.at(-1)?.manifest.base, null);
+}
 
 /** From its start until it is told to end. */
 export const NBD: Operation = onRepository('nbd', 0, 'programs', (scene) => {

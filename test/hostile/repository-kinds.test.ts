@@ -370,17 +370,23 @@ test('the command chain prints no chain that is broken, or whose headers name ot
   }
 });
 
-test('the command prune leaves every broken volume as it is, and prunes the sound ones', async (t) => {
+test('the commands compact and prune leave every broken volume as it is, and change the sound ones', async (t) => {
   const before = new Map(Object.keys(KINDS).map((name) => [name, filesOf(name)]));
-  const { code, stdout, stderr } = await run(t, 'prune', repository(), '--keep-last', '1');
-  assert.equal(code, 5, stderr);
-  assertPlain(stdout + stderr);
-  for (const [name, files] of before) {
-    const now = filesOf(name).filter((file) => !file.startsWith('.lock '));
-    assert.deepEqual(now, files, name);
-  }
-  for (const name of SOUND) {
-    const manifests = readdirSync(repository(name)).filter((file) => file.endsWith('.json'));
-    assert.equal(manifests.length, 1, name);
+  for (const args of [
+    ['compact', repository()],
+    ['prune', repository(), '--keep-last', '1'],
+  ]) {
+    const { code, stdout, stderr } = await run(t, ...args);
+    assert.equal(code, 5, stderr);
+    assertPlain(stdout + stderr);
+    for (const [name, files] of before) {
+      const now = filesOf(name).filter((file) => !file.startsWith('.lock '));
+      assert.deepEqual(now, files, name);
+    }
+    for (const name of SOUND) {
+      const manifests = readdirSync(repository(name)).filter((file) => file.endsWith('.json'));
+      assert.equal(manifests.length, args[0] === 'prune' ? 1 : 2, name);
+      assert.ok(manifests.some((file) => file.includes('snap-2@1.')));
+    }
   }
 });

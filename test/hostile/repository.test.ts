@@ -80,6 +80,7 @@ const COMMANDS: Readonly<Record<string, () => string[]>> = {
   backups: () => ['backups', repository()],
   verify: () => ['verify', repository()],
   prune: () => ['prune', repository(), '--keep-last', '1'],
+  compact: () => ['compact', repository()],
   restore: () => ['restore', repository(), '--to', restored()],
 };
 

@@ -1,6 +1,6 @@
 /**
  * A random history of one volume with its backups: the volume is written, grown and snapshotted, the snapshots are
- * backed up and deleted in any order, and old backups are pruned. Every backup must hold what the device held at
+ * backed up and deleted in any order, and old backups are pruned and compacted. Every backup must hold what the device held at
  * its snapshot. Works with any driver. The truth is read from the device, which nothing writes between a change and
  * the next.
  */
@@ -11,8 +11,9 @@ import { readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { RuntimeDirectory } from '../../src/base/system/runtime-directory.js';
 import { backUp } from '../../src/tools/backup/backup.js';
+import type { VolumeBackups } from '../../src/tools/backup/chains.js';
 import { DirectoryRepository } from '../../src/tools/backup/directory-repository.js';
-import { planPrune, prune } from '../../src/tools/backup/prune.js';
+import { type PrunePlan, planCompact, planPrune, prune } from '../../src/tools/backup/prune.js';
 import { assertIntact, restoreToFile } from '../../src/tools/backup/restore.js';
 import { chooseBackup } from '../../src/tools/backup/select.js';
 import { type Backup, imagePathOf } from '../../src/tools/backup/stored-backup.js';
@@ -106,7 +107,7 @@ export class BackedUpVolume {
   readonly #repository: DirectoryRepository;
   readonly #runtime: RuntimeDirectory;
   readonly #points: Point[] = [];
-  readonly #counts = { delta: 0, grown: 0 };
+  readonly #counts = { delta: 0, grown: 0, compacted: 0 };
 
   private constructor(
     private readonly options: BackedUpVolumeOptions,
@@ -145,7 +146,8 @@ export class BackedUpVolume {
       while (this.#live().length > MAX_LIVE || (this.#live().length > 0 && random.below(3) > 0)) {
         await this.delete(random.pick(this.#live()));
       }
-      if (random.below(10) === 0) await this.prune(3 + random.below(5));
+      if (random.below(10) === 0) await this.prune(3 + random.below(5), random.below(2) === 0 ? 2 : undefined);
+      if (random.below(10) === 0) await this.compact();
     }
   }
 
@@ -241,12 +243,26 @@ export class BackedUpVolume {
     }
   }
 
-  /** Keeps the newest backups only. */
-  async prune(last: number): Promise<void> {
+  /** Keeps the newest backups only. The newest is made full if its chain has more images than that. */
+  prune(last: number, mostImages?: number): Promise<void> {
+    return this.#carryOut((volume) => planPrune(volume, { last }, mostImages));
+  }
+
+  /** Makes a backup full, picked at random. */
+  async compact(): Promise<void> {
+    const kept = this.#points.filter(({ backup }) => backup !== null);
+    if (kept.length === 0) return;
+    const { snapshotId } = this.options.random.pick(kept);
+    await this.#carryOut((volume) => planCompact(volume, snapshotId));
+    assert.equal(this.#points.find((point) => point.snapshotId === snapshotId)?.backup?.manifest.base, null);
+    this.#counts.compacted += 1;
+  }
+
+  async #carryOut(planOf: (volume: VolumeBackups) => PrunePlan): Promise<void> {
     const { signal } = new AbortController();
     const lock = await this.#repository.lock(this.volume.id);
     try {
-      const plan = planPrune(await this.#repository.backupsOf(this.volume.id), { last });
+      const plan = planOf(await this.#repository.backupsOf(this.volume.id));
       await prune(this.#repository, plan, { runtime: this.#runtime, signal });
     } finally {
       lock.release();
@@ -272,8 +288,8 @@ export class BackedUpVolume {
   }
 
   toString(): string {
-    const { delta, grown } = this.#counts;
-    return `${this.#points.length} snapshots, ${delta} incremental backups, grown ${grown} times`;
+    const { delta, grown, compacted } = this.#counts;
+    return `${this.#points.length} snapshots, ${delta} incremental backups, grown ${grown} times, ${compacted} compactions`;
   }
 
   #live(): Point[] {
@@ -307,6 +323,7 @@ export async function proveBackups(
   console.log(`# ${volume}`);
   await volume.check();
   await volume.restore(Math.ceil(first / 2));
+  await volume.compact();
   await volume.prune(4);
   await volume.check();
   await volume.end();

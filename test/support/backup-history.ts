@@ -15,7 +15,7 @@ import type { Random } from './random.js';
 import { openRuntime } from './runtime.js';
 
 const BLOCK = 4096;
-/** No multiple of a cluster. */
+/** The first size. No multiple of a cluster. */
 const SIZE = (2 << 20) + 3 * BLOCK;
 
 export interface BackupPoint {
@@ -40,31 +40,46 @@ export class BackupHistory {
     return new BackupHistory(directory, random, repository);
   }
 
-  /** @param blocks so many of 4 KiB are changed, some to zeros; left out: all of them */
-  async add(blocks?: number): Promise<void> {
-    const last = this.points.at(-1);
-    const base = last?.backup ?? null;
-    this.#number += 1;
-    const number = this.#number;
-    const id = `snap-${number}`;
-    const compression = this.random.pick([null, 'zstd'] as const);
-    const device = join(this.directory, 'device');
-    const bytes = Buffer.from(blocks === undefined || last === undefined ? this.random.bytes(SIZE) : last.bytes);
+  /**
+   * @param blocks so many of 4 KiB are changed, some to zeros; left out: all of them
+   * @param grownBlocks by so many, which are zeros at first, the volume has grown
+   */
+  async add(blocks?: number, grownBlocks = 0): Promise<void> {
+    const last = this.points.at(-1)?.bytes;
+    const size = (last?.length ?? SIZE) + grownBlocks * BLOCK;
+    if (blocks === undefined || last === undefined) return this.#backUp(this.random.bytes(size), WHOLE);
+    const bytes = Buffer.concat([last, Buffer.alloc(grownBlocks * BLOCK)]);
     const changed: Entry[] = [];
-    for (let count = 0; count < (blocks ?? 0); count += 1) {
-      const at = this.random.below(SIZE / BLOCK) * BLOCK;
+    for (let count = 0; count < blocks; count += 1) {
+      const at = this.random.below(size / BLOCK) * BLOCK;
       const content = count % 3 === 0 ? Buffer.alloc(BLOCK) : this.random.bytes(BLOCK);
       bytes.set(content, at);
       changed.push({ offset: BigInt(at), size: BigInt(BLOCK) });
     }
     changed.sort((a, b) => Number(a.offset - b.offset));
+    await this.#backUp(bytes, changed);
+  }
+
+  /** The first blocks become zeros. */
+  async zero(blocks: number): Promise<void> {
+    const bytes = Buffer.from(this.points.at(-1)?.bytes ?? []).fill(0, 0, blocks * BLOCK);
+    await this.#backUp(bytes, [{ offset: 0n, size: BigInt(blocks * BLOCK) }]);
+  }
+
+  async #backUp(bytes: Buffer, changed: readonly Entry[]): Promise<void> {
+    const base = this.points.at(-1)?.backup ?? null;
+    this.#number += 1;
+    const number = this.#number;
+    const id = `snap-${number}`;
+    const compression = this.random.pick([null, 'zstd'] as const);
+    const device = join(this.directory, 'device');
     writeFileSync(device, bytes);
     const lock = await this.repository.lock('vol-1');
     try {
       const creationTime = new Date(Date.UTC(2026, 0, number));
       const paths = await this.repository.begin('vol-1', { id, creationTime });
-      const [path, sizeBytes] = [paths.rangesPartial, BigInt(SIZE)];
-      const ranges = await writeRanges(batch(blocks === undefined || base === null ? WHOLE : changed), {
+      const [path, sizeBytes] = [paths.rangesPartial, BigInt(bytes.length)];
+      const ranges = await writeRanges(batch(changed), {
         of: id,
         path,
         grainBytes: wholeClusters(compression, 4096n),
@@ -87,7 +102,8 @@ export class BackupHistory {
   }
 }
 
-const WHOLE: readonly Entry[] = [{ offset: 0n, size: BigInt(SIZE) }];
+/** The end of the volume cuts it off. */
+const WHOLE: readonly Entry[] = [{ offset: 0n, size: 1n << 40n }];
 
 async function* batch(entries: readonly Entry[]): AsyncGenerator<readonly Entry[]> {
   yield entries;

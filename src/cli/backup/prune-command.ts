@@ -1,16 +1,14 @@
 /** `blockdelta prune`: removes backups that no rule keeps. */
 import { type Command, Option } from 'commander';
-import { CsiError, messageOf, StatusCode } from '../../base/errors.js';
-import { cell, harmless, plainJson } from '../../base/plain-text.js';
+import { CsiError } from '../../base/errors.js';
+import { cell } from '../../base/plain-text.js';
 import type { VolumeBackups } from '../../tools/backup/chains.js';
 import { type KeepRules, RULE_NAMES } from '../../tools/backup/keep-rules.js';
-import { StoreError } from '../../tools/backup/object-store.js';
-import { type PrunePlan, planPrune, prune } from '../../tools/backup/prune.js';
+import { type PrunePlan, planPrune } from '../../tools/backup/prune.js';
 import type { Repository } from '../../tools/backup/repository.js';
+import type { Backup } from '../../tools/backup/stored-backup.js';
 import { runToStatus } from '../failures.js';
-import { print } from '../output.js';
-import { ProgressLine } from '../progress.js';
-import { openRuntimeDirectory } from '../runtime-directory.js';
+import { parsePositive } from '../option-values.js';
 import {
   type AccessOptions,
   addAccess,
@@ -22,11 +20,13 @@ import {
   VOLUME_HELP,
   withRepository,
 } from './shared-options.js';
+import { changeVolumes } from './volume-changes.js';
 
 interface PruneOptions extends AccessOptions {
   volume: string;
   dryRun: boolean;
   json: boolean;
+  compact?: number;
   [rule: `keep${string}`]: number | undefined;
 }
 
@@ -36,7 +36,8 @@ as it says, and a backup stays if any rule keeps it. The newest backup always st
 are like those of restic, but restic counts in the time zone of each snapshot, keeps no newest
 one beside the rules, and keeps the oldest where a rule has fewer than it may keep. A kept
 backup that is based on a removed one gets another image first, which has what it needs of
-that one; no image that is there is changed.
+that one; no image that is there is changed. With --compact, a chain that is too long ends
+with one image of the whole volume, on which the next backups are based.
 
 Exit codes:
   0    done
@@ -55,6 +56,11 @@ export function addPruneCommand(program: Command): void {
     .description('remove backups that no rule keeps, without breaking a chain')
     .argument('<repository>', REPOSITORY_HELP, parseRepository)
     .option('--volume <id>', VOLUME_HELP, '')
+    .option(
+      '--compact <count>',
+      'then make the newest backup a full one, if its chain has more than <count> images',
+      parsePositive,
+    )
     .option('--dry-run', 'print what would be done', false)
     .option('--json', JSON_HELP, false)
     .addHelpText('after', HELP);
@@ -92,76 +98,36 @@ function rulesIn(options: PruneOptions): KeepRules {
 
 async function pruneAll(
   repository: Repository,
-  { volume: volumeId, dryRun, json }: PruneOptions,
+  { volume: volumeId, dryRun, json, compact }: PruneOptions,
   rules: KeepRules,
   signal: AbortSignal,
 ): Promise<void> {
   const all = await repository.all();
   const volumes = all.filter((each) => ['', each.volumeId].includes(volumeId));
   if (volumes.length === 0) throw CsiError.notFound(`${repository.location} has no backups to prune`);
-  let current = '';
-  const line = new ProgressLine(() => ({ share: null, text: `pruning ${current}` }));
-  const plans: PrunePlan[] = [];
-  /** A failure of one volume does not stop the others. */
-  const failures: unknown[] = [];
-  const runtime = dryRun ? null : await openRuntimeDirectory();
-  const pruneOne = async (volume: VolumeBackups): Promise<void> => {
-    const seen = planPrune(volume, rules);
-    if (runtime === null) {
-      plans.push(seen);
-      return;
-    }
-    const lock = await repository.lock(volume.volumeId);
-    try {
-      for (const { path, found } of lock.problems) {
-        failures.push(CsiError.failedPrecondition(`${path} stays: ${found}`));
-      }
-      const plan = planPrune(await repository.backupsOf(volume.volumeId), rules);
-      plans.push(plan);
-      const onBackup = ({ name }: { name: string }): void => {
-        current = name;
-      };
-      await prune(repository, plan, { runtime, signal, onBackup });
-    } finally {
-      lock.release();
-    }
-  };
-  try {
-    for (const volume of volumes) {
-      await pruneOne(volume).catch((thrown: unknown) => {
-        signal.throwIfAborted();
-        failures.push(thrown);
-      });
-    }
-  } finally {
-    line.end();
-  }
-  const text = plans.map((plan) => textOf(plan, dryRun)).join('');
-  await print(json ? `${plainJson(JSON.stringify(plans.map(jsonOf)))}\n` : harmless(text));
-  if (failures.length === 0) return;
-  const message = failures.map(messageOf).join('\n');
-  if (failures.every((thrown) => thrown instanceof StoreError)) throw new StoreError(message);
-  const areRefusals = failures.every(
-    (thrown) => thrown instanceof CsiError && thrown.code === StatusCode.FAILED_PRECONDITION,
-  );
-  throw areRefusals ? CsiError.failedPrecondition(message) : new Error(message);
+  const planOf = (volume: VolumeBackups): PrunePlan => planPrune(volume, rules, compact);
+  const textOf = (plan: PrunePlan): string => textOfPlan(plan, dryRun);
+  await changeVolumes(repository, { doing: 'pruning', volumes, planOf, dryRun, json, jsonOf, textOf }, signal);
 }
 
-function jsonOf({ volume, kept, removed, rebased }: PrunePlan): object {
-  const ids = (backups: PrunePlan['kept']) => backups.map(({ manifest }) => manifest.snapshot.id);
+const idOf = ({ manifest }: Backup): string => manifest.snapshot.id;
+
+function jsonOf({ volume, kept, removed, rebased, compacted }: PrunePlan): object {
   return {
     volume: volume.volumeId,
-    kept: ids(kept),
-    removed: ids(removed),
-    rebased: ids(rebased.map(({ backup }) => backup)),
+    kept: kept.map(idOf),
+    removed: removed.map(idOf),
+    rebased: rebased.map(({ backup }) => idOf(backup)),
+    compacted: compacted && idOf(compacted.backup),
   };
 }
 
-function textOf({ volume, kept, removed, rebased }: PrunePlan, isPlan: boolean): string {
+function textOfPlan({ volume, kept, removed, rebased, compacted }: PrunePlan, isPlan: boolean): string {
   const [stay, go] = isPlan ? ['would be kept', 'would be removed'] : ['kept', 'removed'];
-  const lines = removed.map(
-    ({ manifest }) => `  ${isPlan ? 'would remove' : 'removed'}  ${cell(manifest.snapshot.id)}\n`,
-  );
+  const gone = removed.map((backup) => `  ${isPlan ? 'would remove' : 'removed'}  ${cell(idOf(backup))}\n`);
+  const made = isPlan ? 'would make full' : 'made full';
+  const full = compacted && `  ${made}  ${cell(idOf(compacted.backup))}, of ${compacted.images} images\n`;
   const merged = rebased.length === 0 ? '' : `, ${rebased.length} of them with copies of what they need`;
-  return `volume ${cell(volume.volumeId)}: ${kept.length} ${stay}${merged}, ${removed.length} ${go}\n${lines.join('')}`;
+  const summary = `${kept.length} ${stay}${merged}, ${removed.length} ${go}`;
+  return `volume ${cell(volume.volumeId)}: ${summary}\n${gone.join('')}${full ?? ''}`;
 }

@@ -2,7 +2,7 @@
  * A repository that is a directory. Finds the backups of each volume, and adds and removes backups.
  *
  *   DIR/<volume id>/<time>-<snapshot id>.qcow2    the image; an incremental image is based on another image
- *   DIR/<volume id>/<time>-<snapshot id>@N.qcow2  the Nth image that pruning has made in place of the first image
+ *   DIR/<volume id>/<time>-<snapshot id>@N.qcow2  the Nth image that prune or compact has made in place of the first one
  *   DIR/<volume id>/<the same>.json               its manifest
  *   DIR/<volume id>/<the same>.json.next          a manifest that is complete before its image has its name
  *   DIR/<volume id>/<the same>.json.removed       the manifest of a backup whose image is being removed

@@ -4,7 +4,7 @@ import { createHash, randomBytes } from 'node:crypto';
 /** `@N`, and at a remote `@N-` with the time at which the file was begun, in milliseconds, and a random part. */
 const GENERATION = /@(\d{1,9})(?:-([0-9a-f]{12})[0-9a-f]{8})?(?:\.|$)/;
 
-/** The number of an image that pruning has made; 0 for any other image. Encoded ids hold no '@'. */
+/** The number of an image that pruning or compacting has made; 0 for any other image. Encoded ids hold no '@'. */
 export const generationOf = (name: string): number => Number(GENERATION.exec(name)?.[1] ?? 0);
 
 /** When a file with a name of its own was begun, in milliseconds; null for any other name. */
@@ -23,7 +23,7 @@ export const timeDigits = (time: number): string => time.toString(16).padStart(1
 
 export const withoutGeneration = (stem: string): string => stem.replace(GENERATION, '');
 
-/** The file name without its ending, and without the number of an image that pruning has made. */
+/** The file name without its ending, and without the number of an image that was made in the place of another one. */
 export const snapshotStem = (id: string, creationTime: Date): string => `${compactTime(creationTime)}-${encodeId(id)}`;
 
 /** For example 20261123T101500.123Z. */

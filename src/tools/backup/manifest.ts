@@ -153,7 +153,7 @@ function readFields(fields: Fields, refuse: (what: string) => CsiError): Manifes
   };
 }
 
-/** Only what prune makes depends on it: QEMU reads from the image itself how its clusters are compressed. */
+/** Only what prune and compact make depends on it: QEMU reads from the image itself how its clusters are compressed. */
 const compressionIn = (image: Fields): Compression | null =>
   !image.isNull('compression') && image.text('compression') === 'zstd' ? 'zstd' : null;
 

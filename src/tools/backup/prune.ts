@@ -1,7 +1,7 @@
 /**
- * Removes backups that no rule keeps, and never breaks a chain. A kept backup on top of a removed one first gets
- * another image, which includes the data that it needs from the removed backup. No existing file changes, and unneeded
- * files go last. A kill at any moment leaves every kept backup restorable, and the next run continues.
+ * Removes backups that no rule keeps, and makes a chain one image. It never breaks a chain: a kept backup on top of a
+ * removed one first gets another image, which includes the data that it needs from the removed backup. No existing file
+ * changes, and unneeded files go last. A kill at any moment leaves every kept backup restorable, and the next run continues.
  */
 import { CsiError } from '../../base/errors.js';
 import type { RuntimeDirectory } from '../../base/system/runtime-directory.js';
@@ -16,34 +16,69 @@ export interface PrunePlan {
   readonly volume: VolumeBackups;
   readonly kept: readonly Backup[];
   readonly removed: readonly Backup[];
-  /** Kept backups whose base is removed. Each gets another image, which is based on `onto`, or is full if `onto` is null. */
+  /** Kept backups that get another image, which is based on `onto`, or is full if `onto` is null. */
   readonly rebased: readonly { backup: Backup; onto: Backup | null }[];
+  /** The backup that is to be full, and how many images its chain has: one if it is full already. */
+  readonly compacted: Compacted | null;
 }
 
-/** Throws FAILED_PRECONDITION if a kept backup's chain is not complete, or a manifest is damaged. Nothing may go then. */
-export function planPrune(volume: VolumeBackups, rules: KeepRules): PrunePlan {
-  const [problem] = volume.problems;
-  if (problem !== undefined) {
-    throw CsiError.failedPrecondition(
-      `nothing is pruned in ${volume.directory}, because it is not known what is based on what: ${problem.found}`,
-    );
-  }
+interface Compacted {
+  readonly backup: Backup;
+  readonly images: number;
+}
+
+export type CompactPlan = PrunePlan & { readonly compacted: Compacted };
+
+/**
+ * Throws FAILED_PRECONDITION if a kept backup's chain is not complete, or a manifest is damaged. Nothing may go then.
+ *
+ * @param mostImages the newest backup becomes a full one if more kept ones than that would be in its chain
+ */
+export function planPrune(volume: VolumeBackups, rules: KeepRules, mostImages = Number.POSITIVE_INFINITY): PrunePlan {
+  assertKnown(volume);
   const { backups } = volume;
   const times = backups.map(({ manifest }) => new Date(manifest.snapshot.creationTime));
   const stay = kept(times, rules);
   const isKept = (backup: Backup): boolean => stay.has(backups.indexOf(backup));
+  const newest = backups.at(-1);
+  const chain = newest === undefined ? [] : chainOf(newest, volume);
+  const isTooLong = chain.filter(isKept).length > mostImages;
   const rebased = backups.filter(isKept).flatMap((backup) => {
     const below = chainOf(backup, volume).slice(0, -1).reverse();
     const [base] = below;
-    if (base === undefined || isKept(base)) return [];
-    return [{ backup, onto: below.find(isKept) ?? null }];
+    if (base === undefined) return [];
+    if (isTooLong && backup === newest) return [{ backup, onto: null }];
+    return isKept(base) ? [] : [{ backup, onto: below.find(isKept) ?? null }];
   });
   return {
     volume,
     kept: backups.filter(isKept),
     removed: backups.filter((backup) => !isKept(backup)),
     rebased,
+    compacted: isTooLong && newest !== undefined ? { backup: newest, images: chain.length } : null,
   };
+}
+
+/**
+ * The backup becomes a full one, and no other one changes. Throws like planPrune, and NOT_FOUND if there is no such backup.
+ *
+ * @param snapshotId empty for the newest backup
+ */
+export function planCompact(volume: VolumeBackups, snapshotId: string): CompactPlan {
+  assertKnown(volume);
+  const { backups, directory } = volume;
+  const backup = backups.findLast(({ manifest }) => ['', manifest.snapshot.id].includes(snapshotId));
+  if (backup === undefined) throw CsiError.notFound(`${directory} has no backup of snapshot ${snapshotId} any more`);
+  const images = chainOf(backup, volume).length;
+  const rebased = images === 1 ? [] : [{ backup, onto: null }];
+  return { volume, kept: backups, removed: [], rebased, compacted: { backup, images } };
+}
+
+function assertKnown({ directory, problems: [problem] }: VolumeBackups): void {
+  if (problem === undefined) return;
+  throw CsiError.failedPrecondition(
+    `nothing changes in ${directory}, because it is not known what is based on what: ${problem.found}`,
+  );
 }
 
 export interface PruneOptions {
@@ -73,7 +108,7 @@ export async function prune(
   ];
   if (damage !== undefined) {
     throw CsiError.failedPrecondition(
-      `nothing is pruned in ${volume.directory}, because backups that stay need ${damage.path}: ${damage.found}; restore ` +
+      `nothing changes in ${volume.directory}, because backups that stay need ${damage.path}: ${damage.found}; restore ` +
         'the file from another copy, or remove its backup and those based on it',
     );
   }

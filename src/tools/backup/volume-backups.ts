@@ -61,7 +61,7 @@ export function assertNamesItsImage(path: string, stem: string, image: string): 
   );
 }
 
-/** Ensures that only pruning gives a snapshot several backups. */
+/** Ensures that only pruning and compacting give a snapshot several backups. */
 function assertNamedAfterItsSnapshot(path: string, stem: string, { snapshot }: Manifest): void {
   const own = snapshotStem(snapshot.id, new Date(snapshot.creationTime));
   if (withoutGeneration(stem) === own) return;

@@ -1,4 +1,4 @@
-/** `blockdelta restore`, `verify`, `backups` and `prune` as processes, on backups of a running plugin's volume. */
+/** `blockdelta restore`, `verify`, `backups`, `prune` and `compact` as processes, on backups of a running plugin's volume. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
@@ -198,6 +198,59 @@ test('backups are listed and pruned, and what stays has its content', async (t) 
   const broken = await fails(t, 5, /2 backups cannot be restored/, 'backups', directory, '--json');
   assert.equal(broken.stdout.match(/"broken":"[^"]/g)?.length, 2);
   await fails(t, 4, /./, 'backups', join(directory, 'nowhere'));
+});
+
+test('a chain becomes one image by compact and by prune --compact, and the next backup is based on it', async (t) => {
+  const { snapshots } = history;
+  const [first = '', second = '', third = ''] = snapshots;
+  const directory = copied(running.workspace.path('compacted'));
+  const volume = history.volume.id;
+  const held = async (): Promise<void> => {
+    for (const [index, image] of imagesIn(directory).entries()) {
+      await assertSame(snapshotFile(snapshots[index] ?? ''), image);
+    }
+  };
+  const methods = async (): Promise<(string | undefined)[]> =>
+    listedIn(await run(t, 'backups', directory, '--json')).map(([, method]) => method);
+  await fails(t, 4, /has no backup of snapshot none/, 'compact', directory, '--snapshot', 'none');
+  await fails(t, 4, /has no backups to compact/, 'compact', directory, '--volume', 'none');
+  const plain = await run(t, 'compact', directory, '--snapshot', first);
+  assert.equal(plain, `volume ${volume}: the backup of snapshot ${first} is full already\n`);
+  assert.equal(
+    await run(t, 'compact', directory, '--snapshot', second),
+    `volume ${volume}: the backup of snapshot ${second} was made full, of 2 images\n`,
+  );
+  assert.deepEqual(await methods(), ['full', 'full', 'delta']);
+  await held();
+  const keep = ['--keep-last', '3', '--compact'];
+  await fails(t, 2, /above 0/, 'prune', directory, ...keep, '0');
+  assert.doesNotMatch(await run(t, 'prune', directory, ...keep, '2'), /made full/);
+  const planned = await run(t, 'prune', directory, ...keep, '1', '--dry-run');
+  assert.match(planned, new RegExp(`3 would be kept, 1 of .*\n  would make full  ${third}, of 2 images\n$`));
+  assert.deepEqual(await methods(), ['full', 'full', 'delta']);
+  const done = JSON.parse(await run(t, 'prune', directory, ...keep, '1', '--json'));
+  assert.deepEqual(done, [{ volume, kept: snapshots, removed: [], rebased: [third], compacted: third }]);
+  assert.deepEqual(await methods(), ['full', 'full', 'full']);
+  await held();
+  const json = JSON.parse(await run(t, 'compact', directory, '--json'));
+  assert.deepEqual(json, [{ volume, snapshot: third, images: 1, compacted: false }]);
+  const next = await running.orchestrator.snapshot(history.volume, 'after compaction');
+  await run(t, 'backup', next, '--to', directory);
+  assert.match(await run(t, 'backups', directory), / 2 images of /);
+  await assertSame(snapshotFile(next), imagesIn(directory).at(-1) ?? '');
+});
+
+test('of two commands that compact one volume at a time one may fail, and the backup is full and whole', async (t) => {
+  const directory = copied(running.workspace.path('compacted-twice'));
+  const run = () => runCommand(t, ['compact', directory], running.settings);
+  for (const { code, stderr } of await Promise.all([run(), run()])) {
+    if (code !== 0) assert.match(stderr, /another command is writing backups of volume/);
+    assert.ok(code === 0 || code === 1, stderr);
+  }
+  const images = imagesIn(directory);
+  assert.equal(images.length, 3);
+  await assertSame(snapshotFile(history.snapshots[2] ?? ''), images[2] ?? '');
+  assert.deepEqual((await runCommand(t, ['compact', directory], running.settings)).code, 0);
 });
 
 test('a snapshot whose backup cannot be restored is not taken for backed up', async (t) => {

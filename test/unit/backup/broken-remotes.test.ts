@@ -1,7 +1,7 @@
 /** Remotes that end, refuse, lose and change objects, seen through a proxy of WebDAV; and names of remotes that are refused. */
 import assert from 'node:assert/strict';
 import { chmodSync, existsSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { after, test } from 'node:test';
 import { StoreError } from '../../../src/tools/backup/object-store.js';
 import { planPrune, prune } from '../../../src/tools/backup/prune.js';
@@ -11,6 +11,7 @@ import { assertIntact, restoreToFile } from '../../../src/tools/backup/restore.j
 import { chooseBackup } from '../../../src/tools/backup/select.js';
 import { verifyVolume } from '../../../src/tools/backup/verify.js';
 import { BackupHistory } from '../../support/backup-history.js';
+import { runCommand } from '../../support/command.js';
 import { FaultyProxy } from '../../support/faulty-proxy.js';
 import { seededRandom } from '../../support/random.js';
 import { refused } from '../../support/refusal.js';
@@ -19,8 +20,9 @@ import { openRuntime } from '../../support/runtime.js';
 import { Workspace } from '../../support/workspace.js';
 
 const { signal } = new AbortController();
-// A failure that stays is not waited for.
-Object.assign(process.env, { RCLONE_LOW_LEVEL_RETRIES: '1', RCLONE_RETRIES: '1' });
+/** A failure that stays is not waited for. */
+const NO_RETRIES = { RCLONE_LOW_LEVEL_RETRIES: '1', RCLONE_RETRIES: '1' };
+Object.assign(process.env, NO_RETRIES);
 const workspace = new Workspace('broken-remotes');
 const remotes = new Remotes(workspace.path('remotes'));
 const objects = remotes.directoryOfObjects();
@@ -191,6 +193,33 @@ test('a remote that refuses, is away, loses or changes an object is named, and n
     for (const name of strange) rmSync(join(volumeDirectory, name));
     assert.equal(readdirSync(volumeDirectory).length, 4);
   });
+});
+
+test('a compacted image that a remote did not take waits in the spool, and the next compact sends it', async (t) => {
+  rmSync(objects, { recursive: true, force: true });
+  const repository = await open(t, 'spool of compact');
+  const history = await BackupHistory.begin(workspace.directory, seededRandom(t.name), repository);
+  for (let count = 0; count < 2; count += 1) await history.add(30);
+  const args = ['compact', location, '--spool', workspace.path('spool of compact')];
+  const env = {
+    BLOCKDELTA_RUNTIME_DIR: workspace.path('runtime'),
+    ...NO_RETRIES,
+    RCLONE_CONFIG: process.env['RCLONE_CONFIG'] ?? '',
+  };
+  proxy.faults((method, path) => (method === 'PUT' && path.endsWith('.json') ? { status: 500 } : null));
+  const failed = await runCommand(t, args, env);
+  assert.equal(failed.code, 8, failed.stderr);
+  assert.equal(failed.stdout, '');
+  proxy.faults(() => null);
+  const waiting = readdirSync(workspace.path('spool of compact'), { recursive: true, encoding: 'utf8' });
+  const [image = ''] = waiting.filter((name) => name.endsWith('.qcow2'));
+  const { code, stdout, stderr } = await runCommand(t, args, env);
+  assert.equal(code, 0, stderr);
+  assert.match(stdout, /snap-2 is full already/);
+  const { backups, superseded } = await repository.backupsOf('vol-1');
+  assert.deepEqual(superseded, []);
+  assert.equal(backups[1]?.manifest.image.file, basename(image));
+  assert.ok((await restored(repository, 'snap-2')).equals(history.points[1]?.bytes ?? Buffer.alloc(0)));
 });
 
 test('connection strings, and paths that lead elsewhere, are refused, and so is a configuration that others can read', async (t) => {

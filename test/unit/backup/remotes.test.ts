@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync, rmSync } from 'node:fs';
 import { after, test } from 'node:test';
-import { planPrune, prune } from '../../../src/tools/backup/prune.js';
+import { planCompact, planPrune, prune } from '../../../src/tools/backup/prune.js';
 import { RemoteRepository } from '../../../src/tools/backup/remote-repository.js';
 import type { Repository } from '../../../src/tools/backup/repository.js';
 import { assertIntact, restoreToFile } from '../../../src/tools/backup/restore.js';
@@ -40,7 +40,7 @@ async function assertRestores(repository: Repository, { points }: BackupHistory)
 const KINDS = ['directory', 'crypt over webdav', 'webdav', 'crypt'] as const;
 
 for (const kind of isNightly ? KINDS : KINDS.slice(0, 2)) {
-  test(`a chain at a remote (${kind}) is restored, verified and pruned without a copy of it on this machine`, async (t) => {
+  test(`a chain at a remote (${kind}) is restored, verified, pruned and compacted without a copy of it on this machine`, async (t) => {
     const location = await remotes.make(kind);
     const spool = workspace.path(`spool of ${kind}`);
     const runtime = await openRuntime(workspace.path('runtime'));
@@ -59,7 +59,6 @@ for (const kind of isNightly ? KINDS : KINDS.slice(0, 2)) {
       assert.deepEqual(await verifyVolume(volume, { signal }), []);
       const lock = await reader.lock('vol-1');
       await prune(reader, planPrune(await reader.backupsOf('vol-1'), { last: 2 }), { runtime, signal });
-      lock.release();
       const left = await reader.backupsOf('vol-1');
       assert.deepEqual(
         left.backups.map(({ manifest }) => manifest.snapshot.id),
@@ -69,6 +68,12 @@ for (const kind of isNightly ? KINDS : KINDS.slice(0, 2)) {
       history.points.splice(0, 1);
       await assertRestores(reader, history);
       assert.equal((await remotes.objects(location)).length, 4, 'two images and two manifests are left');
+      await prune(reader, planCompact(left, 'snap-3'), { runtime, signal });
+      lock.release();
+      const { backups, superseded } = await reader.backupsOf('vol-1');
+      assert.deepEqual([backups.map(({ manifest }) => manifest.base), superseded], [[null, null], []]);
+      await assertRestores(reader, history);
+      assert.equal((await remotes.objects(location)).length, 4);
     } finally {
       await reader.close();
     }

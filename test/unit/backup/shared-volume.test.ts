@@ -133,6 +133,12 @@ const b = backup('b', 2, full);
 const y = backup('y', 3, b);
 const fullAgain = backup('full', 1);
 
+/** As `compact` does, and `prune` with what is in the place of a kept backup. */
+async function compactB(volume: SharedVolume): Promise<void> {
+  await add(volume, backup('b', 2));
+  await volume.remove(b as Backup);
+}
+
 const SCENES: Readonly<Record<string, Scene>> = {
   'a backup is added on one that is removed': {
     there: [full, b],
@@ -156,21 +162,25 @@ const SCENES: Readonly<Record<string, Scene>> = {
   },
   'one puts a full backup in place of an increment, another adds to the increment': {
     there: [full, b],
-    actors: [
-      async (volume) => {
-        await add(volume, backup('b', 2));
-        await volume.remove(b as Backup);
-      },
-      (volume) => add(volume, y),
-    ],
+    actors: [compactB, (volume) => add(volume, y)],
     must: ([, adding]) => (adding === 'done' ? ['full', 'b', 'y'] : ['full', 'b']),
+  },
+  'each of two puts a full backup in place of an increment': {
+    there: [full, b],
+    actors: [compactB, compactB],
+    must: () => ['full', 'b'],
+    isLong: true,
+  },
+  'one puts a full backup in place of an increment, another removes the full one below': {
+    there: [full, b],
+    actors: [compactB, (volume) => volume.remove(full as Backup)],
+    must: ([, removing]) => (removing === 'done' ? ['b'] : ['full', 'b']),
   },
   'one puts a full backup in place of an increment and removes the full one below, another adds to the increment': {
     there: [full, b],
     actors: [
       async (volume) => {
-        await add(volume, backup('b', 2));
-        await volume.remove(b as Backup);
+        await compactB(volume);
         await volume.remove(full as Backup);
       },
       (volume) => add(volume, y),
