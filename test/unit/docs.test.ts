@@ -118,6 +118,7 @@ const FOR_USERS = [
     'velero',
     'backup',
     'backup-commands',
+    'nightly-backups',
     'restore',
     'runbook',
     'backup-authors',

@@ -18,6 +18,7 @@ import {
   helmTemplate,
   kustomize,
   type Manifest,
+  parseManifests,
   runOnManifests,
   skipWithoutHelm as skip,
 } from '../../support/manifests.js';
@@ -58,7 +59,7 @@ test('a call without a name makes all renderings, and an unknown name is refused
   assert.deepEqual(readdirSync(directory).sort(), RENDERINGS);
   const { status, stderr } = run('--out', directory, 'every-node');
   assert.equal(status, 1);
-  assert.match(stderr, /every-node-values\.yaml does not exist: name one of complete .* thin\n$/);
+  assert.match(stderr, /every-node-values\.yaml does not exist: name one of backups .* thin\n$/);
   assert.match(run('--ouch', directory).stderr, /'--ouch .*' is not --out DIR \[NAME\.\.\.\]/);
 });
 
@@ -105,6 +106,133 @@ test('values combine freely, for each way and each pool, with all extras and wit
   }
 });
 
+const BACKUPS = {
+  enabled: true,
+  repository: 'rclone:far:bucket/of cluster',
+  secret: 'far',
+  namespaces: ['shop', 'blog', 'shop'],
+  kubectl: { image: 'images.example/kubectl:v9' },
+};
+
+/** The Jobs that backup-claims makes, by their files. */
+function backupJobs(manifests: readonly Manifest[]): ReadonlyMap<string, Manifest> {
+  const { data } = find(manifests, 'ConfigMap', 'blockdelta-backup') as { data?: Record<string, string> };
+  const files = Object.entries(data ?? {}).filter(([name]) => name.endsWith('.yaml'));
+  return new Map(files.map(([name, text]) => [name, ...parseManifests(text)] as [string, Manifest]));
+}
+
+test('the CronJob of backups has the script of the chart, a role for each namespace, and Jobs that fit the plugin', {
+  skip,
+}, async () => {
+  const values = { ...POOL, kubeletDirectory: '/var/lib/k0s/kubelet', backups: { ...BACKUPS, keep: { daily: 7 } } };
+  const manifests = helmTemplate(values, '--namespace=storage');
+  const jobs = backupJobs(manifests);
+  assert.deepEqual([...jobs.keys()].sort(), ['backup.yaml', 'prune.yaml']);
+  await assertValid([...manifests, ...jobs.values()]);
+  const script = checkoutText(`${CHART}/files/backup-claims`);
+  assert.equal(find(manifests, 'ConfigMap', 'blockdelta-backup')['data']['backup-claims'].trimEnd(), script.trimEnd());
+  const roles = manifests.filter(({ metadata }) => metadata.name === 'blockdelta-backup-claims');
+  const places = roles.map(({ kind, metadata }) => `${kind} ${metadata.namespace}`).sort();
+  assert.deepEqual(places, ['Role blog', 'Role shop', 'RoleBinding blog', 'RoleBinding shop']);
+  const { concurrencyPolicy, jobTemplate } = find(manifests, 'CronJob')['spec'];
+  assert.deepEqual([concurrencyPolicy, jobTemplate.spec.backoffLimit], ['Forbid', 0]);
+  const [starter] = jobTemplate.spec.template.spec.containers;
+  assert.equal(starter.image, 'images.example/kubectl:v9');
+  const [, given = ''] = /^# Environment:\n([\s\S]*?)^set /m.exec(script) ?? [];
+  const read = [...given.matchAll(/^# {3}([A-Z_]+) /gm)].map(([, name]) => name);
+  const set = starter.env.map(({ name }: { name: string }) => name);
+  assert.deepEqual(
+    read.filter((name) => name !== 'POLL_SECONDS').sort(),
+    set.filter((name: string) => name !== 'HOME').sort(),
+  );
+  const node = podSpec(manifests, 'DaemonSet');
+  for (const [file, { metadata, spec }] of jobs) {
+    assert.deepEqual([metadata.name, metadata.labels?.['blockdelta.csi/backup']], ['@NAME@', 'storage']);
+    const pod = spec.template.spec;
+    const [container] = pod.containers;
+    assert.deepEqual([pod.automountServiceAccountToken, spec.backoffLimit], [false, 0]);
+    assert.equal(container.image, node.containers.find(({ name }: { name: string }) => name === 'plugin').image);
+    const isPrivileged = container.securityContext.privileged === true;
+    assert.equal(isPrivileged, file === 'backup.yaml');
+    const mounted = (name: string) => container.volumeMounts.find((each: { name: string }) => each.name === name);
+    assert.deepEqual(mounted('rclone'), {
+      name: 'rclone',
+      mountPath: '/etc/rclone/rclone.conf',
+      subPath: 'rclone.conf',
+      readOnly: true,
+    });
+    const secret = pod.volumes.find(({ name }: { name: string }) => name === 'rclone').secret;
+    assert.deepEqual(secret, { secretName: 'far', defaultMode: 0o400 });
+    const kubelet = mounted('kubelet-directory');
+    assert.equal(kubelet?.mountPropagation, isPrivileged ? 'HostToContainer' : undefined);
+    const runtime = container.env.find(({ name }: { name: string }) => name === 'BLOCKDELTA_RUNTIME_DIR').value;
+    assert.equal(runtime, isPrivileged ? '/var/lib/k0s/kubelet/blockdelta' : '/spool/run');
+  }
+  assert.deepEqual([...backupJobs(helmTemplate({ ...POOL, backups: BACKUPS })).keys()], ['backup.yaml']);
+});
+
+test('the values of docs/nightly-backups.md make Jobs for their claims', { skip }, async () => {
+  const [, text = ''] =
+    /^```yaml\n(# my-values\.yaml\n[\s\S]*?)^```$/m.exec(checkoutText('docs/nightly-backups.md')) ?? [];
+  const { backups } = parse(text);
+  const manifests = helmTemplate({ ...POOL, backups });
+  await assertValid([...manifests, ...backupJobs(manifests).values()]);
+  assert.ok(JSON.stringify(find(manifests, 'CronJob')).includes(`"${backups.namespaces.join(' ')}"`));
+});
+
+test('values of backups reach the Jobs', { skip }, () => {
+  const backups = {
+    ...BACKUPS,
+    keep: { last: 3, monthly: 12 },
+    compress: 'zstd',
+    jobs: 4,
+    schedule: '1 2 3 4 5',
+    timeZone: 'Europe/Berlin',
+    selector: 'backup in (nightly, all)',
+    snapshotClass: 'kept',
+    snapshotSeconds: 61,
+    backupSeconds: 7200,
+    spoolDirectory: '/srv/spool',
+    metricsDirectory: '/srv/metrics',
+    resources: { limits: { memory: '3Gi' } },
+  };
+  const manifests = helmTemplate({ ...POOL, backups });
+  const jobs = backupJobs(manifests);
+  const commandOf = (file: string): string[] => jobs.get(file)?.['spec'].template.spec.containers[0].command;
+  assert.deepEqual(commandOf('backup.yaml').slice(-10), [
+    '7200',
+    '/opt/blockdelta/bin/blockdelta',
+    'backup',
+    '-',
+    '--json',
+    '--to=rclone:far:bucket/of cluster',
+    '--jobs=4',
+    '--compress=zstd',
+    '--metrics=/metrics/blockdelta-backup.prom',
+    '--spool=/spool/images',
+  ]);
+  assert.deepEqual(commandOf('prune.yaml').slice(-5), [
+    'prune',
+    'rclone:far:bucket/of cluster',
+    '--keep-last=3',
+    '--keep-monthly=12',
+    '--spool=/spool/images',
+  ]);
+  const text = JSON.stringify([...jobs.values()]);
+  for (const path of ['/srv/spool', '/srv/metrics', '"memory":"3Gi"']) assert.ok(text.includes(path), path);
+  const { schedule, timeZone, jobTemplate } = find(manifests, 'CronJob')['spec'];
+  assert.deepEqual([schedule, timeZone], ['1 2 3 4 5', 'Europe/Berlin']);
+  const { env } = jobTemplate.spec.template.spec.containers[0];
+  const value = (wanted: string) => env.find(({ name }: { name: string }) => name === wanted)?.value;
+  assert.deepEqual(['NAMESPACES', 'SELECTOR', 'SNAPSHOT_CLASS', 'SNAPSHOT_SECONDS', 'BACKUP_SECONDS'].map(value), [
+    'shop blog',
+    'backup in (nightly, all)',
+    'kept',
+    '61',
+    '7200',
+  ]);
+});
+
 test('unknown keys and wrong values are refused, each by its name', { skip }, () => {
   const refused = (values: object): string => {
     const args = ['template', 'release', CHART, '--values=-'];
@@ -121,6 +249,11 @@ test('unknown keys and wrong values are refused, each by its name', { skip }, ()
   assert.match(refused(sizes), /all embedded pools have one size/);
   const long = { ...POOL, kubeletDirectory: `/${'long/'.repeat(20)}kubelet` };
   assert.match(refused(long), /the kernel allows at most 107 characters/);
+  for (const name of ['repository', 'secret', 'namespaces']) {
+    const { [name]: _, ...backups } = BACKUPS as Record<string, unknown>;
+    assert.match(refused({ ...POOL, backups }), new RegExp(`backups\\.${name} is empty`));
+  }
+  assert.match(refused({ ...POOL, backups: { ...BACKUPS, kubectl: {} } }), /backups\.kubectl\.image is empty: name an/);
   const transfers = { enabled: true };
   assert.match(refused({ ...POOL, transfers, router: { enabled: false } }), /transfers\.enabled needs router\.enabled/);
   const own = { ...transfers, firstPort: 9800, count: 9 };
@@ -153,11 +286,19 @@ test('unknown keys and wrong values are refused, each by its name', { skip }, ()
     },
     kubeletDirectory: 'var/lib/kubelet',
     driverName: 'Block_Delta',
+    backups: {
+      repository: 'rclone::s3,secret_access_key=x:bucket',
+      keep: { daily: 0, nightly: 1 },
+      compress: 'gzip',
+      jobs: 33,
+      namespaces: ['Shop'],
+      metricsDirectory: 'metrics',
+    },
     controller: { replicas: 0 },
     storageClasses: [{ name: 'a', fsType: 'ext3' }],
     node: { resources: { requests: { memory: 'much' } } },
   });
-  for (const key of ['pool', 'attacher', 'enable']) {
+  for (const key of ['pool', 'attacher', 'enable', 'nightly']) {
     assert.ok(found.includes(`additional properties '${key}' not allowed`), key);
   }
   const places = [
@@ -169,6 +310,12 @@ test('unknown keys and wrong values are refused, each by its name', { skip }, ()
     'settings/BLOCKDELTA_RESERVE_PERCENT',
     'kubeletDirectory',
     'driverName',
+    'backups/repository',
+    'backups/keep/daily',
+    'backups/compress',
+    'backups/jobs',
+    'backups/namespaces/0',
+    'backups/metricsDirectory',
     'controller/replicas',
     'transfers/firstPort',
     'transfers/count',

@@ -31,6 +31,8 @@ import { assertValid, type Manifest, skipWithoutHelm as skip } from '../../suppo
 
 /** Its account and its role. */
 const ROUTER = 'blockdelta-router';
+/** The account of the nightly backups. Its roles begin with this name. */
+const BACKUP = 'blockdelta-backup';
 const GUARDIAN = '/opt/blockdelta/bin/blockdelta-guardian';
 const DRIVER = SETTINGS.BLOCKDELTA_DRIVER_NAME.fallback;
 /** The renderings that have a component. */
@@ -68,7 +70,8 @@ forEveryRendering('every object is valid, is there once, and has its namespace',
     'SnapshotMetadataService',
   ];
   const names = cluster.manifests.map(({ kind, metadata: { name, namespace } }) => {
-    const wanted = clusterWide.includes(kind) ? undefined : 'blockdelta';
+    const own = name === `${BACKUP}-claims` ? 'default' : 'blockdelta';
+    const wanted = clusterWide.includes(kind) ? undefined : own;
     assert.equal(namespace, wanted, `${kind} ${name}`);
     return `${kind} ${name}`;
   });
@@ -258,7 +261,8 @@ forEveryRendering('every reference leads to an object', (cluster) => {
     assert.ok(cluster.has(roleRef.kind, roleRef.name), roleRef.name);
     const [{ kind, name, namespace }, ...others] = subjects;
     assert.ok(cluster.has(kind, name), name);
-    const account = roleRef.name === ROUTER ? ROUTER : cluster.controller.account;
+    const other = [ROUTER, BACKUP].find((each) => roleRef.name.startsWith(each));
+    const account = other ?? cluster.controller.account;
     assert.deepEqual([name, namespace, others], [account, 'blockdelta', []]);
   }
   for (const { spec } of cluster.of('Certificate')) {
@@ -498,7 +502,8 @@ test('the roles give what docs/kubernetes.md lists, and nothing else', { skip },
   const wanted = [...KUBERNETES_DOCUMENT.matchAll(table)].flatMap(([, role, scope, resources = '', verbs]) =>
     resources.split(', ').map((resource) => `${role} ${scope} ${resource}: ${verbs}`),
   );
-  const found = rolesOf(cluster('complete')).flatMap(({ kind, metadata, rules }) =>
+  const ofBackups = rolesOf(cluster('backups')).filter(({ metadata }) => metadata.name.startsWith(BACKUP));
+  const found = [...rolesOf(cluster('complete')), ...ofBackups].flatMap(({ kind, metadata, rules }) =>
     (rules as Record<string, string[]>[]).flatMap(({ apiGroups = [], resources = [], verbs }) => {
       const [group, ...others] = apiGroups;
       assert.deepEqual(others, []);
@@ -522,7 +527,8 @@ forEveryRendering('nobody may read Secrets or use wildcards', (cluster) => {
 forEveryRendering('a role has its sidecar, and only sidecars with roles have tokens', (cluster) => {
   const talkers = /^(csi-(provisioner|resizer|snapshotter|snapshot-metadata)|router)$/;
   const names = cluster.controller.containers.map(({ name }) => name);
-  const bound = bindingsOf(cluster).map(({ roleRef }) => roleRef.name.replace('group-', ''));
+  const bindings = bindingsOf(cluster).filter(({ roleRef }) => !roleRef.name.startsWith(BACKUP));
+  const bound = bindings.map(({ roleRef }) => roleRef.name.replace('group-', ''));
   for (const role of bound) {
     const name = role.replace(/^blockdelta-/, '');
     assert.ok(names.includes(name === 'router' ? name : `csi-${name}`), role);
