@@ -1,6 +1,6 @@
 /**
- * deploy/systemd/blockdelta.service as tests see it: its settings, and a command line that runs a program under them
- * without systemd. Settings that no one applies here are refused, so the unit cannot get a limit that no test has.
+ * The units of deploy/systemd as tests see them: their settings, and command lines that run a program under them without systemd.
+ * Settings that no one applies here are refused, so a unit cannot get a limit that no test has.
  */
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, rmdirSync, statSync, writeFileSync } from 'node:fs';
@@ -9,6 +9,7 @@ import { packagePath } from '../../src/base/package-root.js';
 import { majorOf, minorOf } from '../../src/base/system/mountinfo.js';
 
 export const UNIT_PATH = packagePath('deploy/systemd/blockdelta.service');
+export const BACKUP_UNIT_PATH = packagePath('deploy/systemd/blockdelta-backup.service');
 const READ_ONLY_ROOT = packagePath('deploy/systemd/read-only-root');
 const APPLY_FILTERS = packagePath('test/support/apply-filters.py');
 const DEVICES_CGROUP = '/sys/fs/cgroup/devices';
@@ -33,6 +34,9 @@ const NO_LIMITS: readonly string[] = [
   'TasksMax',
   'UMask',
   'KeyringMode',
+  'CacheDirectory',
+  'CacheDirectoryMode',
+  'Nice',
 ];
 const LIMITS: readonly string[] = [
   'CapabilityBoundingSet',
@@ -49,10 +53,23 @@ const LIMITS: readonly string[] = [
   'DevicePolicy',
   'DeviceAllow',
 ];
+/** Of the backups, which mount nothing themselves. `backupCommand` makes what the first two make; the others hide directories. */
+const BACKUP_LIMITS: readonly string[] = [
+  'ProtectSystem',
+  'ReadWritePaths',
+  'PrivateTmp',
+  'ProtectHome',
+  'ProtectKernelTunables',
+  'ProtectKernelModules',
+  'ProtectKernelLogs',
+  'ProtectControlGroups',
+  'ProtectClock',
+  'ProtectHostname',
+];
 
 /** The values of each setting of [Service], in their order. */
-export function serviceSettings(): ReadonlyMap<string, readonly string[]> {
-  const [, section = ''] = readFileSync(UNIT_PATH, 'utf8').split(/^\[Service\]$/m);
+export function serviceSettings(unit = UNIT_PATH): ReadonlyMap<string, readonly string[]> {
+  const [, section = ''] = readFileSync(unit, 'utf8').split(/^\[Service\]$/m);
   const settings = new Map<string, string[]>();
   for (const [, name = '', value = ''] of (section.split(/^\[/m)[0] ?? '').matchAll(/^(\w+)=(.*)$/gm)) {
     settings.set(name, [...(settings.get(name) ?? []), value]);
@@ -61,14 +78,14 @@ export function serviceSettings(): ReadonlyMap<string, readonly string[]> {
 }
 
 /** Of one setting, all words of all its lines. */
-export function settingWords(name: string): string[] {
-  const lines = serviceSettings().get(name) ?? [];
+export function settingWords(name: string, unit = UNIT_PATH): string[] {
+  const lines = serviceSettings(unit).get(name) ?? [];
   return lines.flatMap((line) => line.split(/\s+/)).filter((word) => word !== '');
 }
 
-export function settingsWithoutTest(): string[] {
-  const known = [...NO_LIMITS, ...LIMITS];
-  return [...serviceSettings().keys()].filter((name) => !known.includes(name));
+export function settingsWithoutTest(unit = UNIT_PATH): string[] {
+  const known = [...NO_LIMITS, ...LIMITS, ...(unit === BACKUP_UNIT_PATH ? BACKUP_LIMITS : [])];
+  return [...serviceSettings(unit).keys()].filter((name) => !known.includes(name));
 }
 
 /** As setpriv(1) writes them: sys_admin for CAP_SYS_ADMIN. */
@@ -160,15 +177,31 @@ function readOnlyRoot(writable: string): string[] {
 }
 
 /** The argument of apply-filters.py. */
-function filters(): Record<string, unknown> {
+function filters(unit = UNIT_PATH): Record<string, unknown> {
+  const words = (name: string): string[] => settingWords(name, unit);
   return {
-    systemCalls: settingWords('SystemCallFilter').flatMap((name) => systemCalls(name)),
-    errorNumber: settingWords('SystemCallErrorNumber')[0],
-    addressFamilies: settingWords('RestrictAddressFamilies'),
-    namespaces: settingWords('RestrictNamespaces'),
-    lockPersonality: settingWords('LockPersonality')[0] === 'yes',
-    restrictRealtime: settingWords('RestrictRealtime')[0] === 'yes',
+    systemCalls: words('SystemCallFilter').flatMap((name) => (name.startsWith('@') ? systemCalls(name) : [name])),
+    errorNumber: words('SystemCallErrorNumber')[0],
+    addressFamilies: words('RestrictAddressFamilies'),
+    namespaces: words('RestrictNamespaces').filter((name) => name !== 'yes'),
+    lockPersonality: words('LockPersonality')[0] === 'yes',
+    restrictRealtime: words('RestrictRealtime')[0] === 'yes',
   };
+}
+
+/**
+ * The start of a command line that runs a program as the unit of the backups runs it: without capabilities, behind the filters,
+ * and with a read-only root directory that sees the mounts of the host, of which the given directory, a shared mount, is writable.
+ * Without a cgroup: its devices are readable for root here.
+ */
+export function backupCommand(writable: string): string[] {
+  if (settingWords('CapabilityBoundingSet', BACKUP_UNIT_PATH).length > 0) throw new Error('the unit has capabilities');
+  const mounts = 'mount --bind "$0" "$0" && mount -o remount,bind,ro / && exec "$@"';
+  return [
+    ...['unshare', '--mount', '--propagation', 'slave', '--', 'sh', '-c', mounts, writable],
+    ...['setpriv', '--no-new-privs', '--inh-caps=-all', '--ambient-caps=-all', '--bounding-set=-all'],
+    ...['/usr/bin/python3', APPLY_FILTERS, JSON.stringify(filters(BACKUP_UNIT_PATH))],
+  ];
 }
 
 /** The members of a set of system calls, as the systemd that is installed here defines it. */

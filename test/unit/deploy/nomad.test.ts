@@ -101,6 +101,35 @@ test('every job serves the socket of one plugin id, and only the router has no r
   }
 });
 
+test('every night the job backup runs the script on each client, at the socket and in the directory of the plugin there', async () => {
+  const { type, task, env } = await job('backup');
+  const node = await job('node');
+  assert.equal(type, 'sysbatch');
+  const [config] = task['config'];
+  assert.deepEqual([config.image, config.privileged], [node.task['config'][0].image, true]);
+  const script = config.args[0].replace('/opt/blockdelta/lib/node_modules/blockdelta/', '');
+  const text = checkoutText(script);
+  const read = ['BLOCKDELTA_RUNTIME_DIR', 'RCLONE_CONFIG', ...['REPOSITORY', 'BACKUP', 'PRUNE']];
+  assert.deepEqual(Object.keys(env).sort(), read.sort());
+  for (const name of read) assert.ok(text.includes(name), name);
+  const mounts = new Map((config.mount as Block[]).map((mount) => [mount['target'], mount]));
+  const [service] = node.group['service'];
+  const [template] = task['template'];
+  const line =
+    /nomadService "([\w-]+)".* \(index \.Tags 0\) \(env "([\w.]+)"\) \}\}CSI_ENDPOINT=unix:\/\/(.*)\/\{\{ \.AllocID \}\}\/csi\.sock/;
+  const [, name, tag, sockets = ''] = line.exec(template.data) ?? [];
+  assert.deepEqual([name, `\${${tag}}`], [service.name, service.tags[0]]);
+  assert.ok(mounts.has(sockets) && template.env === true);
+  const runtime = [...mounts].find(([target]) => env['BLOCKDELTA_RUNTIME_DIR']?.startsWith(`${target}/`));
+  assert.equal(runtime?.[1]['bind_options'][0].propagation, 'rslave');
+  assert.ok(runtime?.[1]['source'].endsWith(`/csi/node/${node.task['csi_plugin'][0].id}`));
+  assert.ok([...mounts.keys()].some((target) => env['RCLONE_CONFIG']?.startsWith(`${target}/`)));
+  for (const options of ['BACKUP', 'PRUNE']) {
+    const spool = /--spool=(\S+)/.exec(env[options] ?? '')?.[1] ?? assert.fail(options);
+    assert.ok([...mounts.keys()].some((target) => spool.startsWith(`${target}/`)));
+  }
+});
+
 test('router and nodes agree on port, names and certificates', async () => {
   const node = await job('node');
   const controller = await job('controller');
