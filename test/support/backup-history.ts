@@ -16,7 +16,7 @@ import { openRuntime } from './runtime.js';
 
 const BLOCK = 4096;
 /** The first size. No multiple of a cluster. */
-const SIZE = (2 << 20) + 3 * BLOCK;
+const SIZE_BYTES = (2 << 20) + 3 * BLOCK;
 
 export interface BackupPoint {
   backup: Backup;
@@ -32,12 +32,18 @@ export class BackupHistory {
     private readonly directory: string,
     private readonly random: Random,
     readonly repository: Repository,
+    private readonly firstBytes: number,
   ) {}
 
   /** @param given a directory, if left out */
-  static async begin(directory: string, random: Random, given?: Repository): Promise<BackupHistory> {
+  static async begin(
+    directory: string,
+    random: Random,
+    given?: Repository,
+    firstBytes = SIZE_BYTES,
+  ): Promise<BackupHistory> {
     const repository = given ?? (await DirectoryRepository.open(join(directory, 'backups'), { create: true }));
-    return new BackupHistory(directory, random, repository);
+    return new BackupHistory(directory, random, repository, firstBytes);
   }
 
   /**
@@ -46,7 +52,7 @@ export class BackupHistory {
    */
   async add(blocks?: number, grownBlocks = 0): Promise<void> {
     const last = this.points.at(-1)?.bytes;
-    const size = (last?.length ?? SIZE) + grownBlocks * BLOCK;
+    const size = (last?.length ?? this.firstBytes) + grownBlocks * BLOCK;
     if (blocks === undefined || last === undefined) return this.#backUp(this.random.bytes(size), WHOLE);
     const bytes = Buffer.concat([last, Buffer.alloc(grownBlocks * BLOCK)]);
     const changed: Entry[] = [];

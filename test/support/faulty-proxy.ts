@@ -3,8 +3,19 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, request, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 
-/** A status; the body of a request that ends early, as if the client had ended; a change of the answer's body; or nothing. */
-export type Fault = { status: number } | { cutAt: number } | { change: (body: Buffer) => void } | null;
+/**
+ * A status; the body of a request that ends early, as if the client had ended; a change of the answer's body; an answer that ends
+ * early or does not come (0), as if the server had ended; what is awaited before the request and before each piece of the answer; or nothing.
+ */
+export type Fault =
+  | { status: number }
+  | { cutAt: number }
+  | { change: (body: Buffer) => void }
+  | { endsAt: number }
+  | { wait: () => Promise<void> }
+  | null;
+
+const PIECE_BYTES = 1 << 18;
 
 export class FaultyProxy {
   #fault: (method: string, path: string) => Fault = () => null;
@@ -15,7 +26,9 @@ export class FaultyProxy {
   ) {
     this.server.on(
       'request',
-      (incoming: IncomingMessage, response: ServerResponse) => void this.#pass(incoming, response),
+      // The client has ended, or the server: the other one loses its connection.
+      (incoming: IncomingMessage, response: ServerResponse) =>
+        void this.#pass(incoming, response).catch(() => response.destroy()),
     );
   }
 
@@ -50,8 +63,15 @@ export class FaultyProxy {
       response.writeHead(fault.status).end();
       return;
     }
+    if (fault !== null && 'endsAt' in fault && fault.endsAt === 0) {
+      response.destroy();
+      return;
+    }
+    const wait = fault !== null && 'wait' in fault ? fault.wait : null;
+    await wait?.();
     const cut = fault !== null && 'cutAt' in fault ? body.subarray(0, fault.cutAt) : body;
-    const { 'content-length': _length, 'transfer-encoding': _encoding, host: _host, ...others } = headers;
+    // The host is a part of what clients of S3 sign.
+    const { 'content-length': _length, 'transfer-encoding': _encoding, ...others } = headers;
     const { hostname, port } = this.target;
     const passed = request({
       hostname,
@@ -70,6 +90,15 @@ export class FaultyProxy {
     }
     const result = Buffer.concat(answered);
     if (fault !== null && 'change' in fault) fault.change(result);
-    response.writeHead(answer.statusCode ?? 500, answer.headers).end(result);
+    response.writeHead(answer.statusCode ?? 500, answer.headers);
+    if (fault !== null && 'endsAt' in fault) {
+      response.write(result.subarray(0, fault.endsAt), () => response.destroy());
+      return;
+    }
+    for (let at = 0; wait !== null && at < result.length; at += PIECE_BYTES) {
+      await wait();
+      response.write(result.subarray(at, at + PIECE_BYTES));
+    }
+    response.end(wait === null ? result : undefined);
   }
 }

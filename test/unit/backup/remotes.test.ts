@@ -1,6 +1,6 @@
 /**
- * Backups at remotes of rclone: a directory, WebDAV served by rclone, each also below crypt. Everything is restored from the
- * remote alone. What goes wrong at a remote is in broken-remotes.test.ts.
+ * Backups at remotes of rclone: a directory, WebDAV, S3, each also below crypt. Everything is restored from the remote alone. What
+ * goes wrong at a remote is in broken-remotes.test.ts and damaged-remotes.test.ts.
  */
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync, rmSync } from 'node:fs';
@@ -14,7 +14,7 @@ import { verifyVolume } from '../../../src/tools/backup/verify.js';
 import { BackupHistory } from '../../support/backup-history.js';
 import { isNightly } from '../../support/nightly.js';
 import { seededRandom } from '../../support/random.js';
-import { Remotes } from '../../support/remotes.js';
+import { Remotes, S3_PART_BYTES } from '../../support/remotes.js';
 import { openRuntime } from '../../support/runtime.js';
 import { Workspace } from '../../support/workspace.js';
 
@@ -37,16 +37,18 @@ async function assertRestores(repository: Repository, { points }: BackupHistory)
   }
 }
 
-const KINDS = ['directory', 'crypt over webdav', 'webdav', 'crypt'] as const;
+const KINDS = ['directory', 'crypt over webdav', 'crypt over s3', 's3', 'webdav', 'crypt over directory'] as const;
+/** Full images are more than two parts of an upload to S3, and increments are less than one. */
+const SIZE_BYTES = 2 * S3_PART_BYTES + (1 << 20);
 
-for (const kind of isNightly ? KINDS : KINDS.slice(0, 2)) {
+for (const kind of isNightly ? KINDS : KINDS.slice(0, 3)) {
   test(`a chain at a remote (${kind}) is restored, verified, pruned and compacted without a copy of it on this machine`, async (t) => {
     const location = await remotes.make(kind);
     const spool = workspace.path(`spool of ${kind}`);
     const runtime = await openRuntime(workspace.path('runtime'));
     const open = (): Promise<RemoteRepository> => RemoteRepository.open(location, { spool, runtime, signal });
     const writer = await open();
-    const history = await BackupHistory.begin(workspace.directory, seededRandom(t.name), writer);
+    const history = await BackupHistory.begin(workspace.directory, seededRandom(t.name), writer, SIZE_BYTES);
     for (let count = 0; count < 3; count += 1) await history.add(20);
     await writer.close();
     assert.deepEqual(imagesBelow(spool), [], 'no image stays in the spool');
