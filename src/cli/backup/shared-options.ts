@@ -50,15 +50,21 @@ export function parseRepository(value: string): string {
   throw new InvalidArgumentError(`It is no repository: ${problem}.`);
 }
 
+interface OpenOptions extends AccessOptions {
+  create?: boolean;
+  /** As of RemoteAccess. */
+  readsAll?: boolean;
+}
+
 /** Opens a repository for as long as `work` takes. */
 export async function withRepository(
   location: string,
-  { allowShared, spool = defaultSpool(), create = false }: AccessOptions & { create?: boolean },
+  { allowShared, spool = defaultSpool(), create = false, readsAll = false }: OpenOptions,
   signal: AbortSignal,
   work: (repository: Repository) => Promise<void>,
 ): Promise<void> {
   const repository = isRemote(location)
-    ? await RemoteRepository.open(location, { spool, runtime: await openRuntimeDirectory(), signal })
+    ? await RemoteRepository.open(location, { spool, readsAll, runtime: await openRuntimeDirectory(), signal })
     : await DirectoryRepository.open(location, { allowShared, create });
   try {
     await work(repository);

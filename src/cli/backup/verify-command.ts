@@ -60,7 +60,9 @@ export function addVerifyCommand(program: Command): void {
       const { against } = options;
       const socketPath = against === undefined ? null : socketPathOf(command, options.endpoint);
       process.exitCode = await runToStatus((signal) =>
-        withRepository(location, options, signal, (repository) => verify(repository, options, socketPath, signal)),
+        withRepository(location, { ...options, readsAll: true }, signal, (repository) =>
+          verify(repository, options, socketPath, signal),
+        ),
       );
     });
 }

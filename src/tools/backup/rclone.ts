@@ -19,6 +19,8 @@ const LIST_MAX_BYTES = 256 << 20;
 const ERROR_MAX_BYTES = 1 << 20;
 const ERROR_MAX_CHARACTERS = 500;
 const OUTPUT_MAX_CHARACTERS = 1 << 16;
+/** A connection that broke is no reason to call an object damaged. */
+const READ_ATTEMPTS = 2;
 const READY_POLL_MS = 20;
 const READY_TIMEOUT_MS = 60_000;
 
@@ -39,9 +41,15 @@ export function remoteProblem(location: string): string | null {
   return isPlain ? null : 'its path must not have .. or control characters';
 }
 
-const BY_HASHES = ['check'];
+/**
+ * An object may have no hash though others there have one, such as one that came to S3 in parts without a checksum. rclone then takes
+ * the same size for the same content; whether it has compared more it says at this level only.
+ */
+const SAYING_SO = ['--log-level', 'DEBUG'];
+const WAS_COMPARED = /: OK$/m;
+const BY_HASHES = ['check', ...SAYING_SO];
 /** Hashes of what crypt makes of a file. The remote that has it may know none, and cryptcheck does not tell this from a difference. */
-const BY_HASHES_BELOW = ['cryptcheck'];
+const BY_HASHES_BELOW = ['cryptcheck', ...SAYING_SO];
 const BY_CONTENT = ['check', '--download'];
 
 /** An rclone that runs until the store is closed. */
@@ -94,13 +102,36 @@ export class RcloneStore implements ObjectStore {
     throw CsiError.failedPrecondition(`${this.#name(name)} has more than ${maxBytes} bytes, which is too long for it`);
   }
 
-  /** Returns up to `length` bytes, fewer at the end of the object. Throws NOT_FOUND if there is no such object. */
+  /**
+   * Returns up to `length` bytes, fewer at the end of the object. Throws NOT_FOUND if there is no such object, and
+   * FAILED_PRECONDITION if rclone cannot read it though the store answers, such as one that crypt cannot decrypt.
+   */
   async read(name: string, offset: number, length: number): Promise<Buffer<ArrayBuffer>> {
+    for (let attempt = 1; ; attempt += 1) {
+      try {
+        return await this.#readOnce(name, offset, length);
+      } catch (thrown) {
+        if (!(thrown instanceof StoreError)) throw thrown;
+        const about = { fs: this.#root, remote: name };
+        const found = await this.#ask('operations/stat', about, `find ${this.#name(name)}`);
+        if ((found?.['item'] ?? null) === null) throw CsiError.notFound(`there is no object ${this.#name(name)}`);
+        if (attempt < READ_ATTEMPTS) continue;
+        throw CsiError.failedPrecondition(
+          `the object ${this.#name(name)} is there, but rclone cannot read ${length} bytes of it from ${offset} on ` +
+            `(${messageOf(thrown.cause)}): it is damaged, was encrypted with another password, or is refused; run the command ` +
+            'again, and use another copy of the object if it fails again',
+          { cause: thrown },
+        );
+      }
+    }
+  }
+
+  async #readOnce(name: string, offset: number, length: number): Promise<Buffer<ArrayBuffer>> {
     const path = [`[${this.#root}]`, ...name.split('/')].map(encodeURIComponent).join('/');
     const headers = { range: `bytes=${offset}-${offset + length - 1}` };
     return this.#fetch(path, { headers }, `read ${this.#name(name)}`, async (response) => {
-      if (response.status === 404) throw CsiError.notFound(`there is no object ${this.#name(name)}`);
       if (response.status === 416) return Buffer.alloc(0);
+      // A status of 404 may have any reason.
       if (!response.ok) throw new Error(await errorIn(response));
       return bytesOf(response, length);
     });
@@ -118,11 +149,12 @@ export class RcloneStore implements ObjectStore {
     const which = ['--one-way', '--include', `/${basename(path)}`, { path: dirname(path) }, to];
     const purpose = `compare ${path} with its copy ${this.#name(name)}`;
     for (const [index, how] of this.#comparisons.entries()) {
+      const isLast = index === this.#comparisons.length - 1;
       try {
-        await output([...how, ...which], purpose, this.signal);
-        return;
+        const { stderr } = await run([...how, ...which], purpose, this.signal);
+        if (isLast || WAS_COMPARED.test(stderr)) return;
       } catch (thrown) {
-        if (!(thrown instanceof StoreError) || index === this.#comparisons.length - 1) throw thrown;
+        if (!(thrown instanceof StoreError) || isLast) throw thrown;
       }
     }
   }
@@ -140,7 +172,7 @@ export class RcloneStore implements ObjectStore {
   async #waysToCompare(): Promise<readonly (readonly string[])[]> {
     const found = await this.#ask('operations/fsinfo', { fs: this.#root }, `ask what ${this.location} can do`);
     const { Hashes: hashes, Features: features } = found as unknown as FsInfo;
-    if ((hashes ?? []).length > 0) return [BY_HASHES];
+    if ((hashes ?? []).length > 0) return [BY_HASHES, BY_CONTENT];
     return features['UnWrap'] === true ? [BY_HASHES_BELOW, BY_CONTENT] : [BY_CONTENT];
   }
 
@@ -237,13 +269,19 @@ const environment = (): Record<string, string> => ({
   ...(process.env as Record<string, string>),
 });
 
-async function output(args: readonly Argument[], purpose: string, signal: AbortSignal): Promise<string> {
+interface Said {
+  stdout: string;
+  /** The end of it. */
+  stderr: string;
+}
+
+async function run(args: readonly Argument[], purpose: string, signal: AbortSignal): Promise<Said> {
   const program = await Program.start('rclone', args, { rights: {}, env: environment(), signal });
-  let text = '';
-  for await (const part of program.stdout.setEncoding('utf8')) text = (text + part).slice(0, OUTPUT_MAX_CHARACTERS);
+  let stdout = '';
+  for await (const part of program.stdout.setEncoding('utf8')) stdout = (stdout + part).slice(0, OUTPUT_MAX_CHARACTERS);
   const exit = await program.exited;
   signal.throwIfAborted();
-  if (exit.exitCode === 0) return text;
+  if (exit.exitCode === 0) return { stdout, stderr: program.stderr };
   throw failure(program, purpose, exit);
 }
 
@@ -254,7 +292,8 @@ function failure(program: Program, purpose: string, exit: ProgramExit): Error {
 
 /** The configuration holds the secrets of the remotes. */
 async function assertPrivateConfiguration(signal: AbortSignal): Promise<void> {
-  const path = (await output(['config', 'file'], 'find its configuration', signal)).trim().split('\n').at(-1) ?? '';
+  const { stdout } = await run(['config', 'file'], 'find its configuration', signal);
+  const path = stdout.trim().split('\n').at(-1) ?? '';
   const found = await lstat(path).catch(insteadOf(['ENOENT'], null));
   if (found === null || (found.mode & 0o077) === 0) return;
   throw CsiError.failedPrecondition(

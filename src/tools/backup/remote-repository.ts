@@ -20,6 +20,8 @@ import { type Backup, imagePathOf } from './stored-backup.js';
 export interface RemoteAccess {
   /** The directory of the spool. */
   spool: string;
+  /** Every manifest is read at the remote, also one that the spool has a copy of. */
+  readsAll?: boolean;
   /** Holds the sockets of the servers of images. */
   runtime: RuntimeDirectory;
   signal: AbortSignal;
@@ -29,14 +31,16 @@ export class RemoteRepository implements Repository {
   private constructor(
     private readonly store: RcloneStore,
     private readonly spool: Spool,
+    private readonly readsAll: boolean,
     private readonly runtime: RuntimeDirectory,
     private readonly signal: AbortSignal,
   ) {}
 
   /** Throws FAILED_PRECONDITION if there is no such remote, or others can write to the spool. */
-  static async open(location: string, { spool, runtime, signal }: RemoteAccess): Promise<RemoteRepository> {
+  static async open(location: string, access: RemoteAccess): Promise<RemoteRepository> {
+    const { spool, readsAll = false, runtime, signal } = access;
     const store = await RcloneStore.open(location, signal);
-    return new RemoteRepository(store, await Spool.open(spool, location), runtime, signal);
+    return new RemoteRepository(store, await Spool.open(spool, location), readsAll, runtime, signal);
   }
 
   get location(): string {
@@ -127,7 +131,7 @@ export class RemoteRepository implements Repository {
     const { store, spool, runtime, signal } = this;
     const files = {
       id: spool.id,
-      manifest: (name: string) => spool.manifest(directory, name),
+      manifest: async (name: string) => (this.readsAll ? null : spool.manifest(directory, name)),
       keepManifest: (name: string, text: string) => spool.keepManifest(directory, name, text),
       keepManifestsOf: (names: ReadonlySet<string>) => spool.keepManifestsOf(directory, names),
       withFile: async (name: string, use: (path: string) => Promise<void>): Promise<void> => {

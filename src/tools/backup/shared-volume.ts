@@ -15,7 +15,7 @@ import { baseNameOf, completeAmong, isNamed, type VolumeBackups } from './chains
 import { begunAt, decodeId, timeDigits } from './file-names.js';
 import type { BackupImages } from './images.js';
 import { MANIFEST_MAX_BYTES, type Manifest, parseManifest } from './manifest.js';
-import type { ObjectStore } from './object-store.js';
+import { type ObjectStore, StoreError } from './object-store.js';
 import { type Backup, type Problem, timeOf } from './stored-backup.js';
 import { IMAGE, MANIFEST, readVolume } from './volume-backups.js';
 
@@ -102,6 +102,12 @@ export class SharedVolume {
     await this.files.withFile(marker, (path) => this.store.put(this.#object(marker), path));
     try {
       const found = await this.#look();
+      const [problem] = found.volume.problems;
+      if (problem !== undefined) {
+        throw CsiError.aborted(
+          `${this.#stem}/${backup.name} stays, because it is not known whether ${problem.path} needs it: ${problem.found}`,
+        );
+      }
       const needing = losersWithout(backup, found);
       if (needing.length > 0) {
         throw CsiError.aborted(
@@ -167,21 +173,23 @@ export class SharedVolume {
       if (found[2] !== this.files.id) going.add(manifest);
     }
     const hasImage = ({ file, bytes }: Manifest['image']): boolean => objects.get(file) === bytes;
-    let gone: unknown = null;
+    let failure: CsiError | null = null;
     const volume = await readVolume({
       directory: this.#stem,
       volumeId: decodeId(this.directory),
       files: [...objects.keys()],
       read: (name) =>
         this.#manifest(name).catch((thrown: unknown) => {
-          if (thrown instanceof CsiError && thrown.code === StatusCode.NOT_FOUND) gone = thrown;
+          const isGone = thrown instanceof CsiError && thrown.code === StatusCode.NOT_FOUND;
+          // Nothing can be said of a volume with manifests that a store keeps back.
+          if (isGone || thrown instanceof StoreError) failure = thrown;
           throw thrown;
         }),
       hasImage,
       isLeaving: (name) => leaving.has(name),
       images: this.imagesIn(objects),
     });
-    if (gone !== null) throw gone;
+    if (failure !== null) throw failure;
     const all = [...volume.backups, ...volume.superseded].sort((a, b) => timeOf(a) - timeOf(b));
     return { volume, objects, hasImage, all, going };
   }

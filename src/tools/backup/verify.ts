@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { messageOf } from '../../base/errors.js';
 import { chainOf, type VolumeBackups } from './chains.js';
 import type { BackupImages, ReadOptions } from './images.js';
+import { StoreError } from './object-store.js';
 import { type Backup, imagePathOf, type Problem } from './stored-backup.js';
 
 /** Returns the problems of a volume's backups; each problem names its file. */
@@ -91,6 +92,8 @@ async function problemOf(
     return [];
   } catch (thrown) {
     signal.throwIfAborted();
+    // That says nothing of the backup.
+    if (thrown instanceof StoreError) throw thrown;
     return [{ path, found: messageOf(thrown) }];
   }
 }

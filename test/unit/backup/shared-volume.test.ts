@@ -8,12 +8,13 @@ import { CsiError, StatusCode } from '../../../src/base/errors.js';
 import { baseNameOf, chainOf } from '../../../src/tools/backup/chains.js';
 import type { BackupImages } from '../../../src/tools/backup/images.js';
 import { formatManifest, type Manifest } from '../../../src/tools/backup/manifest.js';
-import type { ObjectStore } from '../../../src/tools/backup/object-store.js';
+import { type ObjectStore, StoreError } from '../../../src/tools/backup/object-store.js';
 import { GRACE_MS, SharedVolume } from '../../../src/tools/backup/shared-volume.js';
 import type { Backup } from '../../../src/tools/backup/stored-backup.js';
 import { testManifest } from '../../support/backup-files.js';
 import { everyOrder, type Interleaving, type Step } from '../../support/interleavings.js';
 import { isNightly } from '../../support/nightly.js';
+import { refused } from '../../support/refusal.js';
 
 const DIRECTORY = 'vol-1';
 
@@ -25,6 +26,7 @@ class MemoryStore implements ObjectStore {
     private readonly objects: Map<string, string>,
     private readonly step: Step,
     private readonly cutsPuts: boolean,
+    private readonly keepsBack: string | null,
   ) {}
 
   async list(directory: string): Promise<ReadonlyMap<string, bigint>> {
@@ -37,6 +39,7 @@ class MemoryStore implements ObjectStore {
 
   async readText(name: string): Promise<string> {
     await this.step();
+    if (name === this.keepsBack) throw new StoreError(`${name} is kept back`);
     const text = this.objects.get(name);
     if (text === undefined) throw CsiError.notFound(`there is no ${name}`);
     return text;
@@ -62,11 +65,19 @@ class MemoryStore implements ObjectStore {
 
 const NO_IMAGES = {} as BackupImages;
 
+interface World {
+  step: Step;
+  copies?: Map<string, string>;
+  cutsPuts?: boolean;
+  /** The name of an object that the store does not give. */
+  keepsBack?: string | null;
+}
+
 /** A command at the volume. All of one world share the copies of manifests, which never change. */
 function volumeOf(
   objects: Map<string, string>,
   writer: number,
-  { step, copies = new Map(), cutsPuts = false }: { step: Step; copies?: Map<string, string>; cutsPuts?: boolean },
+  { step, copies = new Map(), cutsPuts = false, keepsBack = null }: World,
 ): SharedVolume {
   const files = {
     id: `${writer}`.repeat(16),
@@ -75,7 +86,7 @@ function volumeOf(
     keepManifestsOf: async () => undefined,
     withFile: (name: string, use: (path: string) => Promise<void>) => use(`a file with the name ${name}`),
   };
-  return new SharedVolume(new MemoryStore(objects, step, cutsPuts), DIRECTORY, files, () => NO_IMAGES);
+  return new SharedVolume(new MemoryStore(objects, step, cutsPuts, keepsBack), DIRECTORY, files, () => NO_IMAGES);
 }
 
 type Named = Pick<Backup, 'manifest' | 'name'>;
@@ -240,4 +251,20 @@ test('what a killed command has left is removed after the time of grace, and its
   await volume.settle(Date.now() + GRACE_MS + 1000);
   assert.deepEqual([objects.has(marker), objects.has(orphan)], [false, false]);
   assert.deepEqual(await complete(objects), ['full', 'b']);
+});
+
+test('nothing is removed while a manifest is damaged or cannot be read, because it may need that', async () => {
+  const full = backup('snap-1', 1);
+  const next = backup('snap-2', 2, full);
+  const name = `${DIRECTORY}/${next.name}`;
+  const objects = new Map([...filesOf(full), ...filesOf(next)]);
+  const sound = new Map(objects);
+  const away = volumeOf(objects, 1, { step: now, keepsBack: name });
+  await assert.rejects(away.read(), StoreError);
+  await assert.rejects(away.remove(full as Backup), StoreError);
+  assert.deepEqual(objects, sound);
+  objects.set(name, sound.get(name)?.slice(0, -10) ?? '');
+  await refused(volumeOf(objects, 1, { step: now }).remove(full as Backup), 'ABORTED', /snap-1.* stays.*snap-2/);
+  objects.set(name, sound.get(name) ?? '');
+  assert.deepEqual(objects, sound);
 });
