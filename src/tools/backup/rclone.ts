@@ -112,7 +112,7 @@ export class RcloneStore implements ObjectStore {
         return await this.#readOnce(name, offset, length);
       } catch (thrown) {
         if (!(thrown instanceof StoreError)) throw thrown;
-        const about = { fs: this.#root, remote: name };
+        const about = { fs: this.#root, remote: name, opt: { filesOnly: true } };
         const found = await this.#ask('operations/stat', about, `find ${this.#name(name)}`);
         if ((found?.['item'] ?? null) === null) throw CsiError.notFound(`there is no object ${this.#name(name)}`);
         if (attempt < READ_ATTEMPTS) continue;

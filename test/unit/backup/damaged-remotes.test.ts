@@ -35,11 +35,11 @@ const KINDS = ['crypt over s3', 'crypt over directory', 'crypt over webdav', 's3
 
 /** The bytes of an object as it is stored, and what they become. */
 const DAMAGES: Readonly<Record<string, (bytes: Buffer) => Buffer>> = {
-  'a flipped bit in the first byte': (bytes) => flipped(bytes, 0),
-  'a flipped bit behind the first 10 bytes': (bytes) => flipped(bytes, 10),
   'a flipped bit in the middle': (bytes) => flipped(bytes, bytes.length >> 1),
-  'a flipped bit in the last byte': (bytes) => flipped(bytes, bytes.length - 1),
+  'a flipped bit behind the first 10 bytes': (bytes) => flipped(bytes, 10),
   'one byte less': (bytes) => bytes.subarray(0, -1),
+  'a flipped bit in the first byte': (bytes) => flipped(bytes, 0),
+  'a flipped bit in the last byte': (bytes) => flipped(bytes, bytes.length - 1),
   'the first half': (bytes) => bytes.subarray(0, bytes.length >> 1),
   nothing: () => Buffer.alloc(0),
   'one byte more': (bytes) => Buffer.concat([bytes, Buffer.alloc(1)]),
@@ -110,7 +110,7 @@ for (const kind of isNightly ? KINDS : KINDS.slice(0, 1)) {
     for (const [what, name] of Object.entries(names)) {
       const file = await remotes.fileOf(location, `vol-1/${name}`);
       const sound = readFileSync(file);
-      for (const [damage, change] of Object.entries(DAMAGES)) {
+      for (const [damage, change] of Object.entries(DAMAGES).slice(0, isNightly ? undefined : 3)) {
         await t.test(`${damage} in the ${what}`, async () => {
           writeFileSync(file, change(sound));
           const found = await problems();
