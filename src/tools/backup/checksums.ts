@@ -43,7 +43,8 @@ export async function checksumSegments(
   });
 }
 
-async function readSegment(file: FileHandle, offset: number, end: number): Promise<Buffer<ArrayBuffer>> {
+/** Returns fewer bytes if the file ends before. */
+export async function readSegment(file: FileHandle, offset: number, end: number): Promise<Buffer<ArrayBuffer>> {
   const segment = Buffer.allocUnsafe(end - offset);
   let filled = 0;
   while (filled < segment.length) {

@@ -5,7 +5,8 @@ import { checkImage } from '../nbd/image.js';
 import type { ImageChain } from '../nbd/image-chain.js';
 import { readImageHeader } from '../nbd/image-header.js';
 import { openPlain } from '../nbd/plain-file.js';
-import { checksumSegments } from './checksums.js';
+import { type Opening, openChecked, Segments } from './checked-images.js';
+import { checksumSegments, readSegment } from './checksums.js';
 import type { BackupImages, ReadOptions } from './images.js';
 import { checkDigests, checkHeader, checkSize, checkTables, imageMissing } from './manifest-checks.js';
 import { type Backup, imagePathOf, imagesOf } from './stored-backup.js';
@@ -31,6 +32,13 @@ export const DIRECTORY_IMAGES: BackupImages = {
 
   open<T>(chain: readonly Backup[], work: (images: ImageChain) => Promise<T>): Promise<T> {
     return work(imagesOf(chain));
+  },
+
+  openChecked<T>(chain: readonly Backup[], opening: Opening, work: (images: ImageChain) => Promise<T>): Promise<T> {
+    const segments = new Segments((backup, offset, length) =>
+      withFile(openPlain(imagePathOf(backup)), (file) => readSegment(file, offset, offset + length)),
+    );
+    return openChecked(chain, segments, opening, work);
   },
 };
 

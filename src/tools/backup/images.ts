@@ -1,5 +1,6 @@
 /** Where the images of backups are read: beside their manifests (directory-images.ts), or at a remote (remote-images.ts). */
 import type { ImageChain } from '../nbd/image-chain.js';
+import type { Opening } from './checked-images.js';
 import type { Backup } from './stored-backup.js';
 
 export interface ReadOptions {
@@ -22,4 +23,6 @@ export interface BackupImages {
    * @param chain the full backup first
    */
   open<T>(chain: readonly Backup[], work: (images: ImageChain) => Promise<T>): Promise<T>;
+  /** Like open, but programs get no byte whose checksum is not that of the manifest, and only what they read is checked. */
+  openChecked<T>(chain: readonly Backup[], opening: Opening, work: (images: ImageChain) => Promise<T>): Promise<T>;
 }
