@@ -14,8 +14,9 @@ import { type Config, parseConfig, SETTINGS, unknownNames } from '../driver/conf
 import { PluginMetrics } from '../driver/metrics/plugin-metrics.js';
 import { type Composition, composeServices } from '../driver/plugin/composition.js';
 import { createIdentityService } from '../driver/plugin/identity.js';
-import { type NodeSide, nodeRpcs } from '../driver/plugin/node-rpcs.js';
+import { nodeRpcs } from '../driver/plugin/node-rpcs.js';
 import { pluginFiles } from '../driver/plugin/open-files.js';
+import { restoreRpcs } from '../driver/plugin/restore-rpcs.js';
 import type { ServedRpc } from '../server/calls/served-rpc.js';
 import { type CsiServer, createCsiServer } from '../server/server.js';
 import { EXIT_HELP, runService, settingsHelp, watchSignals } from './service-process.js';
@@ -72,16 +73,16 @@ export async function run(
   const maxConnections = await affordableConnections(wanted, pluginFiles(config), log);
   const metrics = metricsAddress === null ? null : new PluginMetrics({ showsVolumes });
   const uri = nodeUri(config.driverName, config.nodeId);
-  const nodeSide = (): NodeSide => {
+  const composed = (): Composition => {
     if (composition === null) throw CsiError.unavailable('the plugin is starting; call again');
-    return composition.nodeSide;
+    return composition;
   };
   const server = createCsiServer({
     services: [identity],
     config: { ...config, maxConnections },
     logger: log,
-    others: await legacyRpcsOf(config, () => composition),
-    routed: listen === null ? null : { settings: listen, nodeUri: uri, rpcs: nodeRpcs(nodeSide) },
+    others: [...(await legacyRpcsOf(config, () => composition)), ...restoreRpcs(() => composed().inPlaceRestores)],
+    routed: listen === null ? null : { settings: listen, nodeUri: uri, rpcs: nodeRpcs(() => composed().nodeSide) },
     observer: metrics?.calls,
   });
   // The handlers must exist before the socket does: whoever sees the socket may send a signal.
@@ -93,11 +94,11 @@ export async function run(
     const { endpoint, nodeId: node } = config;
     log.info({ version: packageVersion(), endpoint, node, ...metricsAt }, 'listening; starting the pools');
   });
-  const composing = composeServices(config, log, metrics, listening).then((composed) => {
-    composition = composed;
-    server.open(composed.services, composed.check);
-    const services = composed.services.map(({ name }) => name);
-    log.info({ services, ...composed.facts }, 'ready');
+  const composing = composeServices(config, log, metrics, listening).then((found) => {
+    composition = found;
+    server.open(found.services, found.check);
+    const services = found.services.map(({ name }) => name);
+    log.info({ services, ...found.facts }, 'ready');
   });
   await listening.catch(() => composing);
   try {

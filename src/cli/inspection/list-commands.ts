@@ -178,7 +178,8 @@ function volumes(node: NodeView, exclusive: Exclusive): Listing {
     const copied = node.catalogue.copied.get(volumeId);
     const supersededBy = copied?.supersededBy ?? null;
     const replaced = supersededBy !== null ? 'superseded' : copied?.isCordoned === true ? 'cordoned' : null;
-    const state = replaced ?? stateOf(node, volume, held !== null);
+    const restored = node.catalogue.halfRestored.has(volumeId) ? 'half restored' : null;
+    const state = replaced ?? restored ?? stateOf(node, volume, held !== null);
     const json = {
       id: volumeId,
       name,

@@ -22,6 +22,8 @@ export interface CatalogueContents {
   volumes: VolumeRecord[];
   /** By volumes of this node. */
   copied: ReadonlyMap<string, CopiedVolume>;
+  /** Ids of volumes that are half restored. */
+  halfRestored: ReadonlySet<string>;
   snapshots: SnapshotRecord[];
   groups: GroupSnapshotRecord[];
   retainedBases: RetainedBaseRecord[];
@@ -48,6 +50,7 @@ export function catalogueContents(file: string): Promise<CatalogueContents> {
           .all('SELECT * FROM copied_volumes')
           .map((row) => [String(row['volume_id']), rows.copiedVolumeRow(row)]),
       ),
+      halfRestored: new Set(database.all('SELECT volume_id FROM restore_marks').map((row) => String(row['volume_id']))),
       snapshots: database.all('SELECT * FROM snapshots ORDER BY sequence').map(rows.snapshotRow),
       groups: database.all('SELECT * FROM group_snapshots ORDER BY group_snapshot_id').map(rows.groupRow),
       retainedBases: pools.flatMap(({ name }) => calls.listRetainedBases(name)),

@@ -119,6 +119,8 @@ export interface VolumeUses {
   there: PublicationRecord | null;
   /** Set if the volume has had copies on other nodes, or was to be moved, so that another one may have taken its place. */
   copied: CopiedVolume | null;
+  /** Set while the volume is half restored. */
+  restore: RestoreMark | null;
 }
 
 /** A deleted snapshot that deltas can still be computed from, or the reason why they cannot. */
@@ -219,6 +221,17 @@ export interface SuccessionRecord {
   newVolumeId: string;
   /** Whether the node of the old volume refuses its staging. */
   isTold: boolean;
+}
+
+/** A volume that is half restored: a command that restores it in place has begun, and has not finished it. */
+export interface RestoreMark {
+  volumeId: string;
+  /** What the command presents when it stages the volume. Never logged. */
+  token: string;
+  /** What finishes the restore, for people. */
+  command: string;
+  /** The name for the snapshot of what the volume held before. */
+  snapshotName: string;
 }
 
 /** Part of a list that is ordered by id. */

@@ -11,6 +11,7 @@ import type {
   GroupSnapshotRecord,
   PublicationRecord,
   ReplicaRecord,
+  RestoreMark,
   RetainedBaseRecord,
   SnapshotRecord,
   SnapshotState,
@@ -79,6 +80,15 @@ export function successionRow(row: Row): SuccessionRecord {
     oldVolumeId: text(row, 'old_volume_id'),
     newVolumeId: text(row, 'new_volume_id'),
     isTold: integer(row, 'told') === 1n,
+  };
+}
+
+export function restoreMarkRow(row: Row): RestoreMark {
+  return {
+    volumeId: text(row, 'volume_id'),
+    token: text(row, 'token'),
+    command: text(row, 'command'),
+    snapshotName: text(row, 'snapshot_name'),
   };
 }
 

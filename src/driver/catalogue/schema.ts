@@ -162,5 +162,16 @@ export const CATALOGUE_STEPS: readonly string[] = [
     -- 1 once the node of the old volume refuses its staging.
     told INTEGER NOT NULL CHECK (told IN (0, 1))
   ) STRICT, WITHOUT ROWID;
+
+  -- Volumes that are half restored.
+  CREATE TABLE restore_marks (
+    volume_id TEXT PRIMARY KEY,
+    -- Whoever presents it may stage the volume.
+    token TEXT NOT NULL,
+    -- The command that finishes the restore.
+    command TEXT NOT NULL,
+    -- For the snapshot of what the volume held before.
+    snapshot_name TEXT NOT NULL
+  ) STRICT, WITHOUT ROWID;
   `,
 ];

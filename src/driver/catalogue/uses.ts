@@ -22,6 +22,7 @@ export function stagingCalls(database: SqliteConnection) {
         publications: publicationsOf(database, volumeId),
         there: database.find(rows.publicationRow, 'SELECT * FROM publications WHERE target_path = ?', targetPath),
         copied: database.find(rows.copiedVolumeRow, 'SELECT * FROM copied_volumes WHERE volume_id = ?', volumeId),
+        restore: database.find(rows.restoreMarkRow, 'SELECT * FROM restore_marks WHERE volume_id = ?', volumeId),
       }),
     ),
     /** The stagings of the pool's ready volumes without a publication. */

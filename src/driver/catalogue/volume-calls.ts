@@ -3,7 +3,7 @@
 import type { StringMap } from '../../base/csi/string-map.js';
 import { freesSpace, reads, takesSpace, writes } from '../database/calls.js';
 import { insertUnique, type SqliteConnection } from '../database/connection.js';
-import type { ListPage, VolumeRecord, VolumeState } from './records.js';
+import type { ListPage, RestoreMark, VolumeRecord, VolumeState } from './records.js';
 import * as rows from './rows.js';
 
 /** For SQLite, a negative limit means no limit. */
@@ -67,6 +67,19 @@ export function volumeCalls(database: SqliteConnection) {
     setVolumeSize: writes((volumeId: string, sizeBytes: bigint): void =>
       database.run('UPDATE volumes SET size_bytes = ? WHERE volume_id = ?', sizeBytes, volumeId),
     ),
+    /** Marks the volume as half restored, or changes its mark. */
+    putRestoreMark: takesSpace(({ volumeId, token, command, snapshotName }: RestoreMark): void =>
+      database.run(
+        'INSERT OR REPLACE INTO restore_marks (volume_id, token, command, snapshot_name) VALUES (?, ?, ?, ?)',
+        volumeId,
+        token,
+        command,
+        snapshotName,
+      ),
+    ),
+    removeRestoreMark: freesSpace((volumeId: string): void =>
+      database.run('DELETE FROM restore_marks WHERE volume_id = ?', volumeId),
+    ),
     /** Replaces the mutable parameters in force. */
     setMutableParameters: takesSpace((volumeId: string, parameters: StringMap): void =>
       database.run(
@@ -80,7 +93,7 @@ export function volumeCalls(database: SqliteConnection) {
      * while snapshots refer to it.
      */
     removeVolume: freesSpace((volumeId: string): void => {
-      for (const table of ['stagings', 'publications', 'controller_publications', 'copied_volumes']) {
+      for (const table of ['stagings', 'publications', 'controller_publications', 'copied_volumes', 'restore_marks']) {
         database.run(`DELETE FROM ${table} WHERE volume_id = ?`, volumeId);
       }
       setVolumeState(database, volumeId, 'deleted');

@@ -22,6 +22,7 @@ import {
   requireFields,
   requireString,
 } from '../../base/csi/fields.js';
+import { RESTORE_TOKEN } from '../../base/csi/restore-proto.js';
 import {
   boundTo,
   type CallContext,
@@ -94,12 +95,14 @@ const stage: Handler<'NodeStageVolume'> = async (node, request, context) => {
     const uses = await deps.catalogue.volumeUses(id);
     const volume = ifReady(uses.volume, id);
     const path = requireAbsolutePath(given, field);
-    const { publications } = uses;
+    const { publications, copied, restore } = uses;
     const record = stagingAt(uses, path);
     const { resolvedPath, seen } = await usablePlace(deps, volume, path, field, [record, ...publications]);
     const capability = parseServed(volume, request);
-    const staging = { volumeId: id, stagingPath: path, resolvedPath, capability };
-    await stageVolume(deps, volume, { request: staging, seen, record, publications, copied: uses.copied }, context);
+    const token = parseSecrets(request.secrets)[RESTORE_TOKEN] ?? null;
+    const staged = { volumeId: id, stagingPath: path, resolvedPath, capability };
+    const staging = { request: staged, seen, record, publications, copied, restore, token };
+    await stageVolume(deps, volume, staging, context);
   });
 };
 

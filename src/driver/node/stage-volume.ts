@@ -13,7 +13,13 @@ import type { VolumeCapability } from '../../base/csi/volume-capability.js';
 import { CsiError } from '../../base/errors.js';
 import { mountsAt } from '../../base/system/mountinfo.js';
 import type { Attachment } from '../backends/backend.js';
-import type { CopiedVolume, PublicationRecord, StagingRecord, VolumeRecord } from '../catalogue/records.js';
+import type {
+  CopiedVolume,
+  PublicationRecord,
+  RestoreMark,
+  StagingRecord,
+  VolumeRecord,
+} from '../catalogue/records.js';
 import { isToolAtWork } from '../host/device-holders.js';
 import { isFileSystem } from '../host/file-systems.js';
 import { bindLayer, makeTarget } from '../host/layers.js';
@@ -32,6 +38,7 @@ import {
   type VolumeView,
   viewVolume,
 } from '../usage/volume-view.js';
+import { assertNotHalfRestored } from '../volumes/in-place-restores.js';
 import { markInitialized } from '../volumes/pristine.js';
 import { isReadOnlyVolume } from '../volumes/volume-rules.js';
 import { stageFileSystem } from './file-system.js';
@@ -50,13 +57,16 @@ export interface Staging {
   publications: readonly PublicationRecord[];
   /** As in VolumeUses. */
   copied: CopiedVolume | null;
+  restore: RestoreMark | null;
+  /** Of a restore in place; null if none was presented. */
+  token: string | null;
 }
 
 /** Stages the volume, unless it is staged there with this capability already. */
 export async function stageVolume(
   deps: NodeDependencies,
   volume: VolumeRecord,
-  { request, seen, record, publications, copied }: Staging,
+  { request, seen, record, publications, copied, restore, token }: Staging,
   context: CallContext,
 ): Promise<void> {
   const directory = stagingDirectory(request, seen.look);
@@ -70,6 +80,7 @@ export async function stageVolume(
   if (staged.kind !== 'nothing') return confirmStaged(deps, { view, staged, request, record, context });
   assertCompatible(view, request.capability);
   if (copied !== null) await assertNotReplaced(deps, volume, copied);
+  assertNotHalfRestored(volume, restore, request.capability, token);
   await assertNoToolAtWork(view);
   const { left, found } = await clearStagedDevice(deps, view, place);
   if (left !== null) throw foreignMount(stagedDevicePath(request.stagingPath), left.source);

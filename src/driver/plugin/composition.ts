@@ -16,7 +16,7 @@ import type { Backend } from '../backends/backend.js';
 import { BackendRegistry } from '../backends/registry.js';
 import { CatalogueBackups } from '../catalogue/backups.js';
 import { type AsyncCatalogue, openCatalogue } from '../catalogue/catalogue-client.js';
-import type { PublicationRecord } from '../catalogue/records.js';
+import type { PublicationRecord, StagingRecord, VolumeRecord } from '../catalogue/records.js';
 import type { Config } from '../config/config.js';
 import { createCopiedSnapshot } from '../controller/create-snapshot.js';
 import type { DatabaseEvent } from '../database/thread-task.js';
@@ -34,6 +34,7 @@ import { findRoom } from '../replicas/room.js';
 import { Successions } from '../replicas/successions.js';
 import { placeInUse } from '../usage/volume-view.js';
 import { ChangeListMaker } from '../volumes/change-list-maker.js';
+import { InPlaceRestores } from '../volumes/in-place-restores.js';
 import { claimNodeIdentity } from '../volumes/node-identity.js';
 import { OperationLocks } from '../volumes/operation-locks.js';
 import { PoolUsageLog } from '../volumes/pool-usage.js';
@@ -69,6 +70,8 @@ export interface Composition {
   health(): Promise<void>;
   /** For routers. */
   readonly nodeSide: NodeSide;
+  /** For commands on the plugin's socket. */
+  readonly inPlaceRestores: InPlaceRestores;
   /** The recorded publications of the volume. */
   publicationsOf(volumeId: string): Promise<readonly PublicationRecord[]>;
   /** For the start line of the log. */
@@ -184,10 +187,16 @@ async function compose(
     teardown.add(() => work.stop());
     await work.start?.();
   }
+  const marking = {
+    ...shared,
+    placeInUse: (volume: VolumeRecord, stagings: readonly StagingRecord[]) =>
+      placeInUse({ backendOf }, volume, stagings),
+  };
   return {
     facts,
     services,
     check,
+    inPlaceRestores: new InPlaceRestores(marking),
     health: () => health.get(),
     nodeSide: {
       findVolume: (name, signal) => volumeNamed({ catalogue, locks }, name, signal),
@@ -198,10 +207,7 @@ async function compose(
       replicas: keeper,
       copies,
       clearance,
-      successions: new Successions({
-        ...shared,
-        placeInUse: (volume, stagings) => placeInUse({ backendOf }, volume, stagings),
-      }),
+      successions: new Successions(marking),
       findCopy: (snapshotId) => findCopy({ ...shared, lacksRows: () => lost.found }, snapshotId),
       findRoom: (volumeId, pool) => findRoom({ ...shared, pulls, settings: config.transfers }, volumeId, pool),
       digest: (part, signal) => digestPart(shared, part, signal),
