@@ -14,6 +14,7 @@ import {
   REMOTE_BACKUP,
   REMOTE_COMPACT,
   REMOTE_PRUNE,
+  RESTORE_IN_PLACE,
   RESTORE_TO_FILE,
   RESTORE_TO_VOLUME,
 } from './commands.js';
@@ -43,6 +44,7 @@ faultTests('faults-commands', {
     PRUNE,
     INCREMENTAL_BACKUP,
     RESTORE_TO_FILE,
+    RESTORE_IN_PLACE,
     NBD,
     COLLECT,
     CONFIRM,

@@ -16,6 +16,7 @@ import { killChildren } from '../support/child-processes.js';
 import { type Ended, runCommand, startCommand } from '../support/command.js';
 import { attachAsPlugin, sparseFile } from '../support/loops.js';
 import { MIB } from '../support/orchestrator.js';
+import { writeAt } from '../support/write-at.js';
 import type { Attempt, Failure, Operation } from './faults.js';
 import type { Scene } from './scene.js';
 
@@ -325,6 +326,43 @@ export const RESTORE_TO_VOLUME: Operation = onRepository(
     },
   }),
 );
+
+/** The resident gets what its last snapshot has. What a command that does not succeed leaves is the snapshot of before, at most. */
+export const RESTORE_IN_PLACE: Operation = {
+  ...onRepository('restore in place', SNAPSHOTS, 'copies', () => ({ call: async () => undefined })),
+  failuresAt: (scene, step) =>
+    failuresAt('copies')(scene, step).map(({ what, fault }) => ({
+      what,
+      fault,
+      judge: async (call) => {
+        const thrown = await call.then(
+          () => undefined,
+          (reason: unknown) => reason,
+        );
+        if (thrown === undefined) return;
+        assert.ok(thrown instanceof CommandFailed, String(thrown));
+        assert.ok([1, 5, 6, 130].includes(thrown.ended.code ?? -1), thrown.message);
+        assertNothingUnfinished(scene);
+        await scene.objects.check({ makes: 1 });
+      },
+    })),
+  prepare: async (scene) => {
+    const { volume } = scene.resident('block');
+    const operation = onRepository('restore in place', SNAPSHOTS, 'copies', (_scene, repository) => ({
+      makes: 1,
+      call: () => command(scene, ['restore', repository, '--snapshot', snapshotOf(scene, SNAPSHOTS - 1), '--in-place']),
+      check: async () => {
+        const bytes = readFileSync(join(scene.poolPath, 'volumes', volume.id));
+        assert.ok(bytes.equals(readFileSync(truthOf(scene, SNAPSHOTS - 1))), 'the content');
+        // Nothing keeps it from being used.
+        await scene.orchestrator.bringUp(volume);
+      },
+    }));
+    for (const at of [MIB, 5 * MIB]) writeAt(volume.targetPath, at, scene.random.bytes(65_536));
+    await scene.orchestrator.takeDown(volume);
+    return operation.prepare(scene);
+  },
+};
 
 export const PRUNE: Operation = onRepository('prune', 3, 'programs', (scene, repository) => ({
   call: () => command(scene, ['prune', repository, '--keep-last', '1']),

@@ -294,7 +294,7 @@ export class Scene {
       loops: loopsBelow(this.workspace.directory)
         .map((device) => backingOf(device) ?? '')
         .sort(),
-      mounts: mountsBelow(this.workspace.directory),
+      mounts: mountsBelow(this.workspace.directory).sort(),
       // Made when they are needed first, or kept for a while.
       pool: filesBelow(this.poolPath).filter((name) => !/^(lists|bases)$|\.replica$/.test(name)),
       state: filesBelow(this.workspace.path('plugin')).filter((name) => !name.startsWith('pools')),

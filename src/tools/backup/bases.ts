@@ -8,6 +8,7 @@ import { describeSnapshot, type SnapshotInfo } from '../client/snapshot-info.js'
 import { CHAIN_MAX } from '../nbd/image-chain.js';
 import { chainOf, type VolumeBackups } from './chains.js';
 import type { BackupImages } from './images.js';
+import type { Manifest } from './manifest.js';
 import { type Backup, imagePathOf } from './stored-backup.js';
 
 /** 'auto': the newest backup from which the driver gives a delta; 'none': a full backup; otherwise one snapshot's backup. */
@@ -86,7 +87,7 @@ async function unusable(backup: Backup, volume: VolumeBackups, target: Target): 
     const problem = await problemOf(link, volume.images);
     if (problem !== null) return problem;
   }
-  return (await isReplaced(backup, target.driver))
+  return (await isReplaced(manifest.snapshot, target.driver))
     ? `snapshot ${id} of the driver is not the one that the backup is of: its creation time differs`
     : null;
 }
@@ -107,10 +108,10 @@ const SAYS_NOTHING: readonly StatusCode[] = [
 ];
 
 /** Whether another snapshot has the id by now. A delta from that snapshot would not fit the backup. */
-async function isReplaced({ manifest }: Backup, driver: CsiDriver): Promise<boolean> {
+export async function isReplaced(snapshot: Manifest['snapshot'], driver: CsiDriver): Promise<boolean> {
   try {
-    const { creationTime } = await describeSnapshot(driver, manifest.snapshot.id);
-    return creationTime.getTime() !== Date.parse(manifest.snapshot.creationTime);
+    const { creationTime } = await describeSnapshot(driver, snapshot.id);
+    return creationTime.getTime() !== Date.parse(snapshot.creationTime);
   } catch (thrown) {
     const { code } = CsiError.from(thrown);
     // The snapshot may be deleted but retained as a base, or not ready (its delta will show that), or the driver cannot say.

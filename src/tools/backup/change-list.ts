@@ -19,7 +19,11 @@ export interface ListRequest {
   bases: readonly { readonly id: string; readonly problem: string | null }[];
   /** Reasons why there is no base or no newer base, as far as they are known before the first list is read. */
   reasons: readonly string[];
+  /** Lists everything if there is no delta, and not what the snapshot holds. */
+  isWholeWithoutBase?: boolean;
   grainBytes: bigint;
+  /** As in RangesOptions. */
+  isTight?: boolean;
   /** Where the list is written. */
   path: string;
   signal: AbortSignal;
@@ -63,6 +67,7 @@ export async function readChangeList(request: ListRequest): Promise<ChangeList> 
     if (typeof found !== 'string') return { baseId: id, reasons, ranges: found };
     reasons.push(`the driver gives no delta from snapshot ${id}: ${found}`);
   }
+  if (request.isWholeWithoutBase === true) return { baseId: null, reasons, ranges: await everything(request) };
   const found = await attempt(request, null);
   if (typeof found !== 'string') return { baseId: null, reasons, ranges: found };
   reasons.push(`the driver does not list the allocated ranges either: ${found}`);
@@ -72,7 +77,7 @@ export async function readChangeList(request: ListRequest): Promise<ChangeList> 
 /** Returns the ranges, or the reason why the driver does not give this list. */
 async function attempt(request: ListRequest, baseId: string | null): Promise<RangesFile | string> {
   const progress = createProgress();
-  const { signal, sizeBytes, grainBytes, path, onInterrupted, onProgress } = request;
+  const { signal, sizeBytes, grainBytes, isTight, path, onInterrupted, onProgress } = request;
   const entries = readMetadata(request.open, requestFor(request.snapshotId, baseId), {
     signal,
     progress,
@@ -85,6 +90,7 @@ async function attempt(request: ListRequest, baseId: string | null): Promise<Ran
       path,
       grainBytes,
       sizeBytes: () => sizeBytes,
+      isTight,
       onProgress,
     });
   } catch (thrown) {

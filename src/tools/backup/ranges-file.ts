@@ -27,6 +27,8 @@ export interface RangesOptions {
   grainBytes: bigint;
   /** The size of the device, known once a batch was read. No range goes beyond this size. */
   sizeBytes(): bigint;
+  /** Takes requests that copy at most 1/32 more than the ranges, however many they are. */
+  isTight?: boolean | undefined;
   /** Called with the end of the last range that was read. */
   onProgress?: ((position: bigint) => void) | undefined;
 }
@@ -44,7 +46,7 @@ const FLUSH_CHARACTERS = 1 << 18;
  */
 export async function writeRanges(
   entries: AsyncIterable<readonly Entry[]>,
-  { of, path, grainBytes, sizeBytes, onProgress }: RangesOptions,
+  { of, path, grainBytes, sizeBytes, isTight = false, onProgress }: RangesOptions,
 ): Promise<RangesFile> {
   const merger = new GrainMerger(grainBytes);
   const planner = new TransferPlanner(grainBytes);
@@ -76,7 +78,9 @@ export async function writeRanges(
   } finally {
     await file.close();
   }
-  return { path, cost: merger.cost, grainBytes, sha256: hash.digest('hex'), plan: planner.plan() };
+  const { cost } = merger;
+  const plan = planner.plan(isTight ? cost.mergedBytes + cost.mergedBytes / 32n : undefined);
+  return { path, cost, grainBytes, sha256: hash.digest('hex'), plan };
 }
 
 function tooMany(of: string, grainBytes: bigint): CsiError {

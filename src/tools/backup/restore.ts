@@ -22,7 +22,7 @@ import { openPlain } from '../nbd/plain-file.js';
 import type { DeviceTarget } from './device-target.js';
 import type { ReadOptions } from './images.js';
 import type { ChosenBackup } from './select.js';
-import type { Backup } from './stored-backup.js';
+import type { Backup, Problem } from './stored-backup.js';
 import { verifyBeforeReading } from './verify.js';
 
 const { O_RDWR } = constants;
@@ -35,7 +35,10 @@ export interface RestoreOptions {
 
 /** Throws FAILED_PRECONDITION with everything that is wrong with the images of the chain. */
 export async function assertIntact({ chain, volume }: ChosenBackup, options: ReadOptions): Promise<void> {
-  const problems = await verifyBeforeReading(volume.images, chain, options);
+  assertNoProblems(await verifyBeforeReading(volume.images, chain, options));
+}
+
+export function assertNoProblems(problems: readonly Problem[]): void {
   if (problems.length === 0) return;
   const found = problems.map(({ path, found: what }) => `${path}: ${what}`).join('; ');
   throw CsiError.failedPrecondition(

@@ -11,6 +11,7 @@ import {
   type ServiceError,
 } from '@grpc/grpc-js';
 import { clientServices } from '../../base/csi/proto.js';
+import { restoreMethod } from '../../base/csi/restore-proto.js';
 
 // biome-ignore lint/suspicious/noExplicitAny: messages are plain objects of the proto's shape
 export type Message = Record<string, any>;
@@ -33,7 +34,7 @@ export interface Reach {
 }
 
 /** Paths of RPCs that are served where the Node service is. */
-const OF_NODE = /^\/csi\.v1\.(Identity|Node)\//;
+const OF_NODE = /^\/(csi\.v1\.(Identity|Node)|blockdelta\.restore\.v1\.InPlaceRestore)\//;
 
 /** The time that a driver may take for a call that copies a volume. */
 const DEADLINE_MS = 300_000;
@@ -134,11 +135,10 @@ function clientOf(socketPath: string): Client {
   });
 }
 
-/** Finds the RPC in the services of CSI, no two of which have an RPC of the same name. */
+/** Finds the RPC in the services of CSI, no two of which have an RPC of the same name, or in the one that marks volumes. */
 export function methodOf(rpc: string): MethodDefinition<Message, Message> {
-  for (const methods of Object.values(clientServices())) {
-    const definition = methods[rpc];
-    if (definition !== undefined) return definition as MethodDefinition<Message, Message>;
-  }
+  const services = Object.values(clientServices());
+  const definition = services.find((methods) => rpc in methods)?.[rpc] ?? restoreMethod(rpc);
+  if (definition !== undefined) return definition as MethodDefinition<Message, Message>;
   throw new Error(`CSI has no RPC ${rpc}`);
 }

@@ -11,6 +11,8 @@ export interface VolumeUse {
   readonly stagingPath: string;
   readonly targetPath: string;
   readonly readonly?: boolean;
+  /** For NodeStageVolume. */
+  readonly secrets?: Readonly<Record<string, string>>;
 }
 
 export interface Call {
@@ -33,7 +35,7 @@ export async function publish(
   before: (undo: Call) => void = () => undefined,
 ): Promise<void> {
   const { detach, unstage, unpublish } = undosOf(capabilities, use);
-  const { volumeId, capability, context, stagingPath, targetPath, readonly = false } = use;
+  const { volumeId, capability, context, stagingPath, targetPath, readonly = false, secrets = {} } = use;
   const common: Message = {
     volume_id: volumeId,
     volume_capability: capability,
@@ -48,7 +50,7 @@ export async function publish(
   if (unstage !== null) {
     before(unstage);
     common['staging_target_path'] = stagingPath;
-    await call('NodeStageVolume', common);
+    await call('NodeStageVolume', { ...common, secrets });
   }
   before(unpublish);
   await call('NodePublishVolume', { ...common, target_path: targetPath, readonly });

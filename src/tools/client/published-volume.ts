@@ -30,6 +30,8 @@ export interface PublishedVolume {
 
 const KIND = 'volume';
 const TEMPORARY_PREFIX = 'blockdelta-volume';
+/** In records, which have a name; no volume gets it. */
+const GIVEN_PREFIX = 'given';
 /** Undoing must end even if the driver is gone. */
 const CLOSE_TIMEOUT_MS = 120_000;
 
@@ -76,9 +78,32 @@ export async function removeLeftVolumes(driver: CsiDriver, runtime: RuntimeDirec
   });
 }
 
+/** A volume of the driver. */
+export interface GivenVolume {
+  readonly volumeId: string;
+  readonly context: Message;
+  /** For NodeStageVolume. */
+  readonly secrets: Readonly<Record<string, string>>;
+}
+
+/** Publishes a volume that others have made, for writing. It is never deleted. */
+export async function publishGivenVolume(
+  driver: CsiDriver,
+  runtime: RuntimeDirectory,
+  given: GivenVolume,
+): Promise<PublishedVolume> {
+  return publish(driver, runtime, { sizeBytes: 0n, snapshotId: null, namePrefix: GIVEN_PREFIX }, given);
+}
+
 type Wanted = Pick<VolumeRecord, 'sizeBytes' | 'snapshotId' | 'namePrefix'>;
 
-async function publish(driver: CsiDriver, runtime: RuntimeDirectory, wanted: Wanted): Promise<PublishedVolume> {
+/** @param given null to make a volume */
+async function publish(
+  driver: CsiDriver,
+  runtime: RuntimeDirectory,
+  wanted: Wanted,
+  given: GivenVolume | null = null,
+): Promise<PublishedVolume> {
   const info = await driver.info();
   const { socketPath } = driver;
   if (info.nodeId === '') {
@@ -88,7 +113,13 @@ async function publish(driver: CsiDriver, runtime: RuntimeDirectory, wanted: Wan
   }
   const { segments } = info;
   const entry = runtime.make(KIND);
-  let record: VolumeRecord = { ...wanted, socketPath, segments, volumeId: null, isTemporary: true };
+  let record: VolumeRecord = {
+    ...wanted,
+    socketPath,
+    segments,
+    volumeId: given?.volumeId ?? null,
+    isTemporary: given === null,
+  };
   const note = (change: Partial<VolumeRecord>): void => {
     record = { ...record, ...change };
     writeRecord(entry, record);
@@ -105,11 +136,13 @@ async function publish(driver: CsiDriver, runtime: RuntimeDirectory, wanted: Wan
   };
   try {
     note({});
-    const volume = await create(driver, entry, record);
-    const volumeId = String(volume['volume_id']);
+    const volume = given === null ? await create(driver, entry, record) : null;
+    const volumeId = given?.volumeId ?? String(volume?.['volume_id']);
     note({ volumeId });
-    const devicePath = await expose(driver, entry, volume, wanted.snapshotId !== null);
-    const sizeBytes = BigInt(volume['capacity_bytes'] ?? 0);
+    const context = given?.context ?? volume?.['volume_context'] ?? {};
+    const secrets = given?.secrets ?? {};
+    const devicePath = await expose(driver, entry, { volumeId, context, secrets }, wanted.snapshotId !== null);
+    const sizeBytes = BigInt(volume?.['capacity_bytes'] ?? 0);
     return { volumeId, devicePath, sizeBytes, keep: () => note({ isTemporary: false }), close };
   } catch (thrown) {
     await close().catch(() => undefined);
@@ -123,14 +156,14 @@ async function create(driver: CsiDriver, entry: RuntimeEntry, record: VolumeReco
 }
 
 /** Publishes the volume, and resolves to the path of the device. */
-async function expose(driver: CsiDriver, entry: RuntimeEntry, volume: Message, readonly: boolean): Promise<string> {
+async function expose(
+  driver: CsiDriver,
+  entry: RuntimeEntry,
+  { volumeId, context, secrets }: GivenVolume,
+  readonly: boolean,
+): Promise<string> {
   entry.makeDirectory(STAGING);
-  const use = {
-    ...pathsOf(entry, String(volume['volume_id'])),
-    capability: BLOCK_CAPABILITY,
-    context: volume['volume_context'] ?? {},
-    readonly,
-  };
+  const use = { ...pathsOf(entry, volumeId), capability: BLOCK_CAPABILITY, context, secrets, readonly };
   try {
     await publishAt((rpc, request) => driver.call(rpc, request), await driver.info(), use);
   } catch (thrown) {

@@ -38,7 +38,8 @@ export async function listVolumeIds(driver: CsiDriver): Promise<string[] | null>
   return entries?.map((entry) => String(entry['volume']?.volume_id)) ?? null;
 }
 
-async function entriesOf(driver: CsiDriver, rpc: string, capability: string): Promise<Message[] | null> {
+/** All entries of a list; null if the driver does not have it. */
+export async function entriesOf(driver: CsiDriver, rpc: string, capability: string): Promise<Message[] | null> {
   if (!(await driver.info()).controller.has(capability)) return null;
   const entries: Message[] = [];
   let token = '';

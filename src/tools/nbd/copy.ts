@@ -1,4 +1,4 @@
-/** Runs nbdcopy, which copies what one NBD server reports as data to another NBD server. */
+/** Copies what one NBD server reports as data to another one, with nbdcopy, or compares it, with qemu-img. */
 import { runProgram } from './program.js';
 
 export interface CopyOptions {
@@ -31,4 +31,19 @@ export async function copyRanges(options: CopyOptions): Promise<void> {
     to,
   ];
   await runProgram('nbdcopy', args, { purpose: 'copy the data', signal });
+}
+
+/** Compares the data of two servers of the same size that report the same ranges as data. Reads nothing else. */
+export async function compareRanges(
+  a: string,
+  b: string,
+  signal?: AbortSignal,
+): Promise<{ isSame: boolean; detail: string }> {
+  const args = ['compare', '-f', 'raw', '-F', 'raw', a, b];
+  const { exitCode, stdout } = await runProgram('qemu-img', args, {
+    purpose: 'compare what was written',
+    accept: [0, 1],
+    signal,
+  });
+  return { isSame: exitCode === 0, detail: stdout.trim() };
 }

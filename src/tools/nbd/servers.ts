@@ -46,13 +46,15 @@ export interface RangesSource extends ServerPlace {
   ranges: string;
   /** The size is rounded up to a multiple of it: what follows the device reads as zeros. */
   roundsTo?: bigint;
+  /** The size, if it is larger than that of the content: what follows the content reads as zeros, which are data within a range. */
+  extendsTo?: bigint;
   /** Where the socket is made, if not in `directory`: in an open directory, wherever the path leads later. */
   socket?: { readonly place: FileHandle; readonly path: string };
 }
 
 /** Serves a content read-only to any number of clients: the ranges are data, and everything else is a hole. */
 export async function serveRanges(source: RangesSource): Promise<NbdServer> {
-  const { from, ranges, roundsTo } = source;
+  const { from, ranges, roundsTo, extendsTo } = source;
   const isDevice = 'device' in from;
   const path = isDevice ? from.device : from.socketPath;
   const device = fileArgument({ path, use: 'read', open: () => open(path) }, 'file=');
@@ -64,9 +66,33 @@ export async function serveRanges(source: RangesSource): Promise<NbdServer> {
     pidFile('--pidfile='),
     ...(roundsTo === undefined ? [] : ['--filter=truncate']),
     '--filter=extentlist',
+    ...(extendsTo === undefined ? [] : ['--filter=truncate']),
     ...(isDevice ? ['file', device] : ['nbd', { prefix: 'socket=', path }]),
     fileArgument(list, 'extentlist='),
     ...(roundsTo === undefined ? [] : [`round-up=${roundsTo}`]),
+    ...(extendsTo === undefined ? [] : [`truncate=${extendsTo}`]),
+  ]);
+}
+
+/** Serves a block device past its page cache. Zeros that are written free their space. A server that writes ends as serveImage's. */
+export async function serveDevice({
+  device: path,
+  readOnly = false,
+  ...place
+}: ServerPlace & { device: string; readOnly?: boolean }): Promise<NbdServer> {
+  const flags = readOnly ? 'r' : 'r+';
+  const given = { path, use: readOnly ? 'read' : 'write', open: () => open(path, flags) } as const;
+  return start('qemu-nbd', place, `serve ${path}`, (socket, pidFile) => [
+    socket('--socket='),
+    pidFile('--pid-file='),
+    '--shared=1',
+    '--cache=none',
+    '--aio=threads',
+    '--discard=unmap',
+    '--detect-zeroes=unmap',
+    ...(readOnly ? ['--read-only', '--persistent'] : []),
+    '--image-opts',
+    fileArgument(given, 'driver=raw,file.driver=host_device,file.filename='),
   ]);
 }
 

@@ -3,13 +3,14 @@
  * capabilities, with lists of other forms, and with lists that must not be used.
  */
 import assert from 'node:assert/strict';
-import { mkdirSync } from 'node:fs';
+import { mkdirSync, readFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { after, type TestContext } from 'node:test';
 import type { Deviation } from '../../conformance/fake/defect.js';
 import { FakeDriver } from '../../conformance/fake/driver.js';
 import { BackedUpVolume, RAW } from '../../support/backed-up-volume.js';
 import { assertSame, backedUp, runBackup } from '../../support/backups.js';
+import { runCommand } from '../../support/command.js';
 import { CsiClient } from '../../support/csi-client.js';
 import { isNightly } from '../../support/nightly.js';
 import { MIB, Orchestrator } from '../../support/orchestrator.js';
@@ -132,6 +133,43 @@ test('every backup of a driver without lists is full and copies everything', asy
     await assertSame(driver.volume.targetPath, result.image);
   }
 });
+
+for (const [method, without] of [
+  ['delta', []],
+  ['full', ['SNAPSHOT_METADATA_SERVICE']],
+] as const) {
+  test(`a driver without marks is restored in place when that is accepted, and writes its ${method}`, async (t) => {
+    const driver = await foreign(t, { without: [...without] });
+    const { orchestrator, volume, place } = driver;
+    const snapshot = await change(driver, 'one');
+    await backedUp(t, place, snapshot);
+    const bytes = readFileSync(volume.targetPath);
+    await change(driver, 'two');
+    const changed = readFileSync(volume.targetPath);
+    await orchestrator.takeDown(volume);
+    const restore = (...more: string[]) => {
+      const args = ['restore', place.directory, '--snapshot', snapshot, '--in-place', '--json', ...more];
+      return runCommand(t, args, { CSI_ENDPOINT: place.endpoint, BLOCKDELTA_RUNTIME_DIR: place.temporary });
+    };
+    const content = async (): Promise<Buffer> => {
+      const found = readFileSync(await orchestrator.bringUp(volume));
+      await orchestrator.takeDown(volume);
+      return found;
+    };
+    const refused = await restore();
+    assert.equal(refused.code, 5);
+    assert.match(refused.stderr, /cannot keep others from volume .* --unprotected/);
+    assert.ok((await content()).equals(changed));
+    const { code, stdout, stderr } = await restore('--unprotected');
+    assert.equal(code, 0, stderr);
+    const result = JSON.parse(stdout) as { method: string; reason: string | null; range_bytes: string };
+    assert.equal(result.method, method);
+    assert.equal(result.range_bytes === String(8 * MIB), method === 'full');
+    assert.equal(/everything is written: .*gives no delta/.test(stderr), method === 'full', stderr);
+    assert.ok((await content()).equals(bytes));
+    assert.equal((await orchestrator.snapshotIds()).length, 2);
+  });
+}
 
 test('a base that the driver has deleted is left out, and an earlier one is taken', async (t) => {
   const driver = await foreign(t, {});
