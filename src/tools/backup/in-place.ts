@@ -18,12 +18,13 @@ import type { CsiDriver, Message } from '../client/csi-driver.js';
 import { openMetadata } from '../client/metadata-stream.js';
 import { publishGivenVolume, removeLeftVolumes } from '../client/published-volume.js';
 import { entriesOf } from '../client/snapshot-info.js';
+import type { ImageChain } from '../nbd/image-chain.js';
 import { makeSocketDirectory } from '../nbd/socket-directory.js';
 import { isReplaced } from './bases.js';
 import { readChangeList } from './change-list.js';
 import { writeToDevice } from './copy-to-device.js';
 import type { Manifest } from './manifest.js';
-import { assertNoProblems } from './restore.js';
+import { assertIntact, assertNoProblems } from './restore.js';
 import type { ChosenBackup } from './select.js';
 import { examineImages } from './verify.js';
 
@@ -142,7 +143,7 @@ async function restore(
     });
     const reason = baseId === null ? reasons.join('; ') : null;
     if (reason !== null) onNotice(`everything is written: ${reason}`);
-    await volume.images.openChecked(chain, { runtime, signal }, (images) =>
+    const write = (images: ImageChain): Promise<void> =>
       writeToDevice({
         images,
         ranges,
@@ -155,8 +156,15 @@ async function restore(
           onPhase('write');
         },
         onComparing: () => onPhase('compare'),
-      }),
-    );
+      });
+    const segments = chain.reduce((sum, { manifest }) => sum + manifest.image.sha256.length, 0);
+    // That many ranges are in most segments, and each segment would be asked for again and again.
+    if (baseId === null || ranges.cost.mergedRanges > segments) {
+      await assertIntact({ backup, chain, volume }, { signal });
+      await volume.images.open(chain, write);
+    } else {
+      await volume.images.openChecked(chain, { runtime, signal }, write);
+    }
     const keptSnapshotId = keepsSnapshot ? before : null;
     // While the volume is published, no other command begins and counts on these snapshots.
     for (const id of new Set([before, now])) {
