@@ -1,5 +1,5 @@
 /**
- * An API server for the real kubectl: discovery, objects with versions, uids and finalizers, merge patches, and exec over a
+ * An API server for the real kubectl: discovery, objects with versions, uids and finalizers, merge patches, logs, and exec over a
  * WebSocket. It keeps objects and tells who listens; what Kubernetes does with them is in kubernetes-controllers.ts.
  */
 import { createHash, randomUUID } from 'node:crypto';
@@ -27,6 +27,8 @@ const KINDS: Readonly<Record<string, Kind>> = {
   deployments: { group: 'apps', kind: 'Deployment', isNamespaced: true },
   storageclasses: { group: 'storage.k8s.io', kind: 'StorageClass', isNamespaced: false },
   volumesnapshots: { group: 'snapshot.storage.k8s.io', kind: 'VolumeSnapshot', isNamespaced: true },
+  volumesnapshotcontents: { group: 'snapshot.storage.k8s.io', kind: 'VolumeSnapshotContent', isNamespaced: false },
+  jobs: { group: 'batch', kind: 'Job', isNamespaced: true },
   volumesnapshotclasses: { group: 'snapshot.storage.k8s.io', kind: 'VolumeSnapshotClass', isNamespaced: false },
 };
 export type Resource = keyof typeof KINDS;
@@ -50,6 +52,10 @@ export interface ApiOptions {
   exec(command: readonly string[]): Promise<{ code: number; output: string }>;
   /** Called after a change is made, before it is answered. */
   onChange(change: Change): void;
+  /** What a pod has written. */
+  logOf?(pod: KubernetesObject): string;
+  /** Why an object must not be made; null if it may. */
+  refuse?(object: KubernetesObject): string | null;
 }
 
 export class KubernetesApi {
@@ -129,7 +135,8 @@ export class KubernetesApi {
     const { pathname, searchParams } = new URL(request.url ?? '', 'http://api');
     const found = discovery(pathname);
     if (found !== null) return send(response, 200, found);
-    const target = targetOf(pathname);
+    const log = /^(.*)\/log$/.exec(pathname)?.[1];
+    const target = targetOf(log ?? pathname);
     if (target === null) return fail(response, 404, `there is no ${pathname}`);
     const { resource, namespace, name } = target;
     if (request.method === 'POST') return this.#post(target, await bodyOf(request), response);
@@ -142,6 +149,11 @@ export class KubernetesApi {
     }
     const object = this.find(resource, namespace, name);
     if (object === undefined) return fail(response, 404, `${resource} "${name}" not found`, 'NotFound');
+    if (log !== undefined) {
+      response.writeHead(200, { 'content-type': 'text/plain' });
+      response.end(this.options.logOf?.(object) ?? '');
+      return;
+    }
     if (request.method === 'DELETE') {
       const isNew = object.metadata.deletionTimestamp === undefined;
       if (isNew) this.delete(resource, object);
@@ -163,7 +175,14 @@ export class KubernetesApi {
       fail(response, 409, `${resource} "${name}" already exists`, 'AlreadyExists');
       return;
     }
+    const refusal = this.options.refuse?.(body) ?? null;
+    if (refusal !== null) {
+      fail(response, 403, refusal, 'Forbidden');
+      return;
+    }
     const { kind } = KINDS[resource] as Kind;
+    // What kubectl asks for by --cascade=foreground.
+    if (kind === 'Job') body.metadata.finalizers = ['foregroundDeletion'];
     if (kind === 'PersistentVolumeClaim') body.metadata.finalizers = ['kubernetes.io/pvc-protection'];
     if (kind === 'VolumeSnapshot') body.metadata.finalizers = ['snapshot.storage.kubernetes.io/volumesnapshot-bound'];
     for (const [key, value] of Object.entries(body.metadata)) if (value === null) delete body.metadata[key];

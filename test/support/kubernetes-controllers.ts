@@ -218,6 +218,7 @@ export class KubernetesControllers {
         async () => {
           const handle = current()?.status.handle;
           if (handle !== undefined) await controller.DeleteSnapshot({ snapshot_id: handle });
+          this.api.delete('volumesnapshotcontents', { metadata: { name: `content-${uid}` } });
           this.api.patch('volumesnapshots', { metadata: { name, namespace } }, { metadata: { finalizers: [] } });
         },
       );
@@ -232,7 +233,14 @@ export class KubernetesControllers {
       const request = { name: `snapshot-${uid}`, source_volume_id: volume.spec.csi.volumeHandle };
       const answer = await controller.CreateSnapshot(request);
       const { snapshot_id: handle, ready_to_use: readyToUse } = answer.snapshot;
-      this.api.patch('volumesnapshots', snapshot, { status: { handle, readyToUse } });
+      const content = `content-${uid}`;
+      this.api.create('volumesnapshotcontents', {
+        metadata: { name: content },
+        spec: { driver: DRIVER, volumeSnapshotRef: { namespace, name } },
+        status: { snapshotHandle: handle },
+      });
+      const status = { handle, readyToUse, boundVolumeSnapshotContentName: content };
+      this.api.patch('volumesnapshots', snapshot, { status });
     });
   }
 
