@@ -184,6 +184,7 @@ test('values of backups reach the Jobs', { skip }, () => {
   const backups = {
     ...BACKUPS,
     keep: { last: 3, monthly: 12 },
+    compact: 30,
     compress: 'zstd',
     jobs: 4,
     schedule: '1 2 3 4 5',
@@ -211,11 +212,12 @@ test('values of backups reach the Jobs', { skip }, () => {
     '--metrics=/metrics/blockdelta-backup.prom',
     '--spool=/spool/images',
   ]);
-  assert.deepEqual(commandOf('prune.yaml').slice(-5), [
+  assert.deepEqual(commandOf('prune.yaml').slice(-6), [
     'prune',
     'rclone:far:bucket/of cluster',
     '--keep-last=3',
     '--keep-monthly=12',
+    '--compact=30',
     '--spool=/spool/images',
   ]);
   const text = JSON.stringify([...jobs.values()]);
