@@ -62,6 +62,12 @@ export class TransferPlanner {
     }
   }
 
+  /** The bytes of all blocks of this size, a power of two, that the ranges touch; of the next larger one that is counted. */
+  bytesIn(size: bigint): bigint {
+    const counted = this.#candidates.find((candidate) => candidate.size >= size) ?? this.#candidates.at(-1);
+    return counted === undefined ? 0n : counted.requests * counted.size;
+  }
+
   /** @param mostBytes no plan copies more, if a smaller request size can avoid it */
   plan(mostBytes?: bigint): TransferPlan {
     const costOf = ({ size, requests }: Candidate): bigint => requests * (REQUEST_COST_NS + size * BYTE_COST_NS);

@@ -263,7 +263,7 @@ export class BackedUpVolume {
     const lock = await this.#repository.lock(this.volume.id);
     try {
       const plan = planOf(await this.#repository.backupsOf(this.volume.id));
-      await prune(this.#repository, plan, { runtime: this.#runtime, signal });
+      await prune(this.#repository, plan, { signal });
     } finally {
       lock.release();
     }

@@ -9,14 +9,13 @@ import { writeRanges } from '../../src/tools/backup/ranges-file.js';
 import type { Repository } from '../../src/tools/backup/repository.js';
 import type { Backup } from '../../src/tools/backup/stored-backup.js';
 import type { Entry } from '../../src/tools/client/list.js';
-import { wholeClusters } from '../../src/tools/nbd/image.js';
+import { BLOCK_BYTES } from '../../src/tools/nbd/image.js';
 import { testManifest } from './backup-files.js';
 import type { Random } from './random.js';
-import { openRuntime } from './runtime.js';
 
 const BLOCK = 4096;
-/** The first size. No multiple of a cluster. */
-const SIZE_BYTES = (2 << 20) + 3 * BLOCK;
+/** The first size. No multiple of a cluster, and enough for large clusters to pay if everything is copied. */
+const SIZE_BYTES = (4 << 20) + 3 * BLOCK;
 
 export interface BackupPoint {
   backup: Backup;
@@ -88,13 +87,12 @@ export class BackupHistory {
       const ranges = await writeRanges(batch(changed), {
         of: id,
         path,
-        grainBytes: wholeClusters(compression, 4096n),
+        grainBytes: BLOCK_BYTES,
         sizeBytes: () => sizeBytes,
       });
       const backing = base?.manifest.image.file ?? null;
-      const runtime = await openRuntime(join(this.directory, 'runtime'));
       const image = { path: paths.imagePartial, sizeBytes, backing, compression };
-      await copyIntoImage({ from: { device }, ranges, ...image, runtime, signal: new AbortController().signal });
+      await copyIntoImage({ from: { device }, ranges, ...image, signal: new AbortController().signal });
       const sums = await checksumSegments(paths.imagePartial);
       const backup = await this.repository.commit(paths, {
         ...testManifest(id, number, base && baseNameOf(base)),

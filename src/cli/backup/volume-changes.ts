@@ -7,7 +7,6 @@ import { type PrunePlan, prune } from '../../tools/backup/prune.js';
 import type { Repository } from '../../tools/backup/repository.js';
 import { complain, print } from '../output.js';
 import { ProgressLine } from '../progress.js';
-import { openRuntimeDirectory } from '../runtime-directory.js';
 
 export interface VolumeChanges<Plan extends PrunePlan> {
   /** For the line of progress, such as 'pruning'. */
@@ -31,10 +30,9 @@ export async function changeVolumes<Plan extends PrunePlan>(
   const line = new ProgressLine(() => ({ share: null, text: `${doing} ${current}` }));
   const plans: Plan[] = [];
   const failures: unknown[] = [];
-  const runtime = dryRun ? null : await openRuntimeDirectory();
   const change = async (volume: VolumeBackups): Promise<void> => {
     const seen = planOf(volume);
-    if (runtime === null) {
+    if (dryRun) {
       plans.push(seen);
       return;
     }
@@ -51,7 +49,7 @@ export async function changeVolumes<Plan extends PrunePlan>(
       const onBackup = ({ name }: { name: string }): void => {
         current = name;
       };
-      await prune(repository, plan, { runtime, signal, onBackup });
+      await prune(repository, plan, { signal, onBackup });
       plans.push(plan);
     } finally {
       lock.release();

@@ -14,7 +14,7 @@ import type { CsiDriver, DriverInfo } from '../client/csi-driver.js';
 import { openMetadata } from '../client/metadata-stream.js';
 import { publishSnapshot, removeLeftVolumes } from '../client/published-volume.js';
 import { describeSnapshot, type SnapshotInfo } from '../client/snapshot-info.js';
-import { type Compression, wholeClusters } from '../nbd/image.js';
+import { BLOCK_BYTES, type Compression } from '../nbd/image.js';
 import { type BaseChoice, findBases } from './bases.js';
 import { baseNameOf } from './chains.js';
 import { type ChangeList, readChangeList } from './change-list.js';
@@ -35,7 +35,7 @@ export interface BackupRequest {
   base: BaseChoice;
   /** Ranges are rounded outwards to multiples of this size. */
   grainBytes: bigint;
-  /** Null: nothing is compressed. Otherwise ranges are also rounded to the clusters that are. */
+  /** Null: nothing is compressed. */
   compression: Compression | null;
   signal: AbortSignal;
   observer: BackupObserver;
@@ -162,7 +162,7 @@ interface Source {
 }
 
 async function copy(request: BackupRequest, source: Source, paths: NewBackupPaths): Promise<Backup> {
-  const { runtime, repository, observer, signal, compression } = request;
+  const { repository, observer, signal, compression } = request;
   const { device, sizeBytes } = source;
   try {
     const changes = await findChanges(request, source, paths);
@@ -175,11 +175,8 @@ async function copy(request: BackupRequest, source: Source, paths: NewBackupPath
       path: paths.imagePartial,
       backing: changes.base?.manifest.image.file ?? null,
       compression,
-      runtime,
       signal,
-      // How much of the total a compressed image will have is not known.
-      onProgress: (bytes) =>
-        observer.onProgress('copy', bytes < total ? bytes : total, compression === null ? total : null),
+      onProgress: (bytes) => observer.onProgress('copy', bytes < total ? bytes : total, total),
     });
     const { size } = await stat(paths.imagePartial, { bigint: true });
     const { bytes, sha256 } = await checksumSegments(paths.imagePartial, {
@@ -200,7 +197,7 @@ interface Changes extends ChangeList {
 }
 
 async function findChanges(
-  { driver, repository, base: choice, grainBytes, compression, signal, observer }: BackupRequest,
+  { driver, repository, base: choice, grainBytes, signal, observer }: BackupRequest,
   { snapshot, info, sizeBytes }: Source,
   paths: NewBackupPaths,
 ): Promise<Changes> {
@@ -213,7 +210,7 @@ async function findChanges(
     sizeBytes,
     bases: candidates.map(({ backup, problem }) => ({ id: backup.manifest.snapshot.id, problem })),
     reasons,
-    grainBytes: wholeClusters(compression, grainBytes),
+    grainBytes: ((grainBytes + BLOCK_BYTES - 1n) / BLOCK_BYTES) * BLOCK_BYTES,
     path: paths.rangesPartial,
     signal,
     onInterrupted: (error, position) => {

@@ -1,114 +1,106 @@
 /**
- * Copies ranges of a device, or of another image, into a qcow2 image. nbdkit serves the source with everything else as
- * a hole, qemu-nbd serves the image, and nbdcopy copies. Data outside the ranges stays unallocated in a new image, so
- * reads there return the image below, or zeros. Knows no snapshots and no manifests.
+ * Copies ranges of a device, or of another image, into a qcow2 image. Data outside the ranges stays unallocated in a new image,
+ * so reads there return the image below, or zeros. Knows no snapshots and no manifests.
  */
-import { stat } from 'node:fs/promises';
+import { rm } from 'node:fs/promises';
 import { CsiError } from '../../base/errors.js';
-import type { RuntimeDirectory } from '../../base/system/runtime-directory.js';
-import { copyRanges } from '../nbd/copy.js';
+import { createNew, withFile } from '../../base/system/checked-files.js';
+import type { Entry } from '../client/list.js';
 import {
-  COMPRESSED_BYTES,
+  BLOCK_BYTES,
   type Compression,
   checkImage,
+  convertRanges,
   createImage,
-  resizeImage,
-  wholeClusters,
+  mapImage,
+  nameBacking,
 } from '../nbd/image.js';
 import type { Content } from '../nbd/image-chain.js';
 import { readImageHeader } from '../nbd/image-header.js';
-import { type NbdServer, serveImage, serveRanges } from '../nbd/servers.js';
-import { makeSocketDirectory } from '../nbd/socket-directory.js';
-import type { RangesFile } from './ranges-file.js';
+import { UNIT_MAX_BYTES, writeMap } from '../nbd/ranges-map.js';
+import { type RangesFile, readRanges } from './ranges-file.js';
 
-interface NewImageCopy {
+interface RangesCopy {
   from: Content;
+  /** Multiples of BLOCK_BYTES, unless the device ends before. */
   ranges: RangesFile;
-  /** The image that is made. */
+  /** The image that is written. It names no base. */
   path: string;
-  sizeBytes: bigint;
-  /** The name of the base for the header; null for a full image. */
-  backing: string | null;
-  /**
-   * The ranges are multiples of wholeClusters, so that QEMU completes no cluster from the image below, which is never opened.
-   */
   compression: Compression | null;
-  /** Zeros stay unallocated: for a full image, where they read as zeros. */
-  skipsZeros?: boolean;
-  /** Holds the sockets of the servers. */
-  runtime: RuntimeDirectory;
   signal: AbortSignal;
-  /** Called with the number of bytes that the image occupies on disk so far. */
+  /** Called with the number of bytes that are copied so far. */
   onProgress?(bytes: bigint): void;
 }
 
-const PROGRESS_INTERVAL_MS = 250;
+interface NewImageCopy extends RangesCopy {
+  sizeBytes: bigint;
+  /** The name of the base for the header; null for a full image. */
+  backing: string | null;
+}
 
-/** Makes the image, whose path must not exist yet. Once this resolves, the image is on disk and has passed assertSound. */
+/**
+ * Makes the image, whose path must not exist yet. Once this resolves, the image has passed assertSound and holds all ranges.
+ * It is not flushed.
+ */
 export async function copyIntoImage(copy: NewImageCopy): Promise<void> {
-  await createImage(copy);
-  await copyData(copy);
-  await assertSound(copy.path, copy.signal);
+  const { path, backing, signal } = copy;
+  await createImage({ ...copy, backing: null });
+  const copied = await copyData(copy);
+  if (backing !== null) await nameBacking(path, backing, signal);
+  await assertSound(path, signal);
+  let held = 0n;
+  for await (const ranges of mapImage([path], signal)) {
+    for (const { size, holder } of ranges) if (holder === 0) held += size;
+  }
+  if (held !== copied) throw notSound(path, `it holds ${held} bytes of ${copied} that were to be copied`);
 }
 
 /** Throws INTERNAL if qemu-img finds anything wrong with a new image. */
 async function assertSound(path: string, signal: AbortSignal): Promise<void> {
   const { corruptions, errors } = await checkImage(path, signal);
   if (corruptions === 0 && errors === 0) return;
-  throw CsiError.internal(
-    `the new image ${path} is not sound: qemu-img check found ${corruptions} corruptions and could not ` +
-      `examine ${errors} places; check the memory and the disk of this machine, and run the command again`,
+  throw notSound(path, `qemu-img check found ${corruptions} corruptions and could not examine ${errors} places`);
+}
+
+const notSound = (path: string, found: string): CsiError =>
+  CsiError.internal(
+    `the new image ${path} is not sound: ${found}; check the memory and the disk of this machine, and run the command again`,
   );
+
+/** Copies data into an existing image, rounded outwards to its blocks, and returns how many bytes. Nothing is flushed. */
+export async function copyData(copy: RangesCopy): Promise<bigint> {
+  const { from, ranges, path, compression, signal, onProgress } = copy;
+  const { sizeBytes, blockBytes } = await readImageHeader(path);
+  if (ranges.cost.mergedRanges === 0) return 0n;
+  // The file has no name while it is used. It has the ending of unfinished files, which are removed after a kill.
+  const mapPath = `${ranges.path}.partial`;
+  return withFile(createNew(mapPath), async (map) => {
+    await rm(mapPath);
+    const wanted = compression === null ? larger(blockBytes, BigInt(ranges.plan.requestSize)) : blockBytes;
+    const unitBytes = smaller(larger(wanted, BLOCK_BYTES), UNIT_MAX_BYTES);
+    const list =
+      compression === null ? readRanges(ranges.path) : withEnd(readRanges(ranges.path), sizeBytes, unitBytes);
+    const bytes = await writeMap(map, list, { sizeBytes, unitBytes });
+    const isDirect = ranges.plan.cache === 'none' && compression === null;
+    await convertRanges({
+      ...{ from, map, sizeBytes, path, isDirect, signal },
+      compresses: compression !== null,
+      onProgress: (share) => onProgress?.((bytes * BigInt(Math.round(share * 10_000))) / 10_000n),
+    });
+    return bytes;
+  });
 }
 
-/** Copies data into an existing image. */
-async function copyData(copy: NewImageCopy): Promise<void> {
-  const { path, compression, signal } = copy;
-  const { sizeBytes } = await readImageHeader(path);
-  const padded = compression === null ? sizeBytes : wholeClusters(compression, sizeBytes);
-  if (padded === sizeBytes) return copyRangesOf(copy);
-  // The last cluster is compressed whole, too.
-  await resizeImage(path, padded, signal);
-  await copyRangesOf(copy);
-  await resizeImage(path, sizeBytes, signal);
+/** QEMU compresses what the device has behind its last whole cluster in any case, and would read zeros if it were not listed. */
+async function* withEnd(
+  list: AsyncIterable<Entry[]>,
+  sizeBytes: bigint,
+  clusterBytes: bigint,
+): AsyncGenerator<Entry[]> {
+  yield* list;
+  const size = sizeBytes % clusterBytes;
+  yield size === 0n ? [] : [{ offset: sizeBytes - size, size }];
 }
 
-async function copyRangesOf(copy: NewImageCopy): Promise<void> {
-  const { from, ranges, path, compression, skipsZeros = false, runtime, signal, onProgress } = copy;
-  // If there is nothing to copy, no servers are needed.
-  if (ranges.cost.mergedRanges === 0) return;
-  const sockets = makeSocketDirectory(runtime);
-  const timer = setInterval(() => {
-    stat(path, { bigint: true }).then(
-      ({ blocks }) => onProgress?.(blocks * 512n),
-      () => undefined,
-    );
-  }, PROGRESS_INTERVAL_MS);
-  // A server that ends early must not leave the others behind.
-  const servers = new AbortController();
-  const place = { directory: sockets.path, signal: AbortSignal.any([signal, servers.signal]) };
-  const running: NbdServer[] = [];
-  const serve = async (starting: Promise<NbdServer>): Promise<NbdServer> => {
-    const server = await starting;
-    running.push(server);
-    return server;
-  };
-  try {
-    const device = 'device' in from ? from : await serve(serveImage({ ...from, readOnly: true, ...place }));
-    const { requestSize } = ranges.plan;
-    const compresses = compression !== null;
-    const rounding = compresses ? { roundsTo: COMPRESSED_BYTES } : {};
-    const source = await serve(serveRanges({ from: device, ranges: ranges.path, ...rounding, ...place }));
-    // Compressed clusters begin anywhere: past the page cache, each would have its neighbours read and written again.
-    const cache = compresses ? 'writeback' : ranges.plan.cache;
-    const to = await serve(serveImage({ chain: [path], cache, compresses, ...place }));
-    const zeroBytes = skipsZeros ? Number(wholeClusters(compression, 1n)) : 0;
-    await copyRanges({ from: source.uri, to: to.uri, requestSize, zeroBytes, signal });
-    // The image's server closes first, because it writes the last tables of the image when it ends.
-    for (const server of running.reverse()) await server.close();
-  } finally {
-    clearInterval(timer);
-    servers.abort();
-    sockets.discard();
-  }
-}
+const smaller = (a: bigint, b: bigint): bigint => (a < b ? a : b);
+const larger = (a: bigint, b: bigint): bigint => (a > b ? a : b);

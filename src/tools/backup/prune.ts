@@ -4,7 +4,6 @@
  * changes, and unneeded files go last. A kill at any moment leaves every kept backup restorable, and the next run continues.
  */
 import { CsiError } from '../../base/errors.js';
-import type { RuntimeDirectory } from '../../base/system/runtime-directory.js';
 import { chainOf, type VolumeBackups } from './chains.js';
 import { type KeepRules, kept } from './keep-rules.js';
 import { rebase } from './rebase.js';
@@ -82,8 +81,6 @@ function assertKnown({ directory, problems: [problem] }: VolumeBackups): void {
 }
 
 export interface PruneOptions {
-  /** Holds the sockets of the servers. */
-  runtime: RuntimeDirectory;
   signal: AbortSignal;
   onBackup?(backup: Backup): void;
 }
@@ -96,7 +93,7 @@ export interface PruneOptions {
 export async function prune(
   repository: Repository,
   plan: PrunePlan,
-  { runtime, signal, onBackup }: PruneOptions,
+  { signal, onBackup }: PruneOptions,
 ): Promise<void> {
   const { volume, rebased, removed } = plan;
   const { images } = volume;
@@ -115,7 +112,7 @@ export async function prune(
   for (const { backup, onto } of rebased) {
     signal.throwIfAborted();
     onBackup?.(backup);
-    await rebase(repository, volume, { backup, onto, runtime, signal });
+    await rebase(repository, volume, { backup, onto, signal });
   }
   const replaced = rebased.map(({ backup }) => backup);
   const gone = volume.backups.filter((each) => removed.includes(each) || replaced.includes(each));

@@ -18,6 +18,8 @@ export interface RangesFile {
   /** The digest of the file. */
   readonly sha256: string;
   readonly plan: TransferPlan;
+  /** As in TransferPlanner. */
+  bytesIn(size: bigint): bigint;
 }
 
 export interface RangesOptions {
@@ -79,8 +81,35 @@ export async function writeRanges(
     await file.close();
   }
   const { cost } = merger;
-  const plan = planner.plan(isTight ? cost.mergedBytes + cost.mergedBytes / 32n : undefined);
-  return { path, cost, grainBytes, sha256: hash.digest('hex'), plan };
+  return {
+    path,
+    cost,
+    grainBytes,
+    sha256: hash.digest('hex'),
+    plan: planner.plan(isTight ? cost.mergedBytes + cost.mergedBytes / 32n : undefined),
+    bytesIn: (size) => planner.bytesIn(size),
+  };
+}
+
+/** Yields the ranges of a file that writeRanges has written. */
+export async function* readRanges(path: string): AsyncGenerator<Entry[]> {
+  const file = await openPlain(path);
+  try {
+    const buffer = Buffer.alloc(FLUSH_CHARACTERS);
+    let rest = '';
+    for (;;) {
+      const { bytesRead } = await file.read(buffer, 0, buffer.length, null);
+      if (bytesRead === 0) return;
+      const lines = (rest + buffer.toString('latin1', 0, bytesRead)).split('\n');
+      rest = lines.pop() ?? '';
+      yield lines.map((line) => {
+        const [offset = 0n, size = 0n] = line.split(' ').map(BigInt);
+        return { offset, size };
+      });
+    }
+  } finally {
+    await file.close();
+  }
 }
 
 function tooMany(of: string, grainBytes: bigint): CsiError {

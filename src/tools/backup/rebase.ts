@@ -3,9 +3,8 @@
  * not the file, so the new image has the form that fits its content, and no remains. No existing file changes.
  */
 import { rm } from 'node:fs/promises';
-import type { RuntimeDirectory } from '../../base/system/runtime-directory.js';
 import type { Entry } from '../client/list.js';
-import { mapImage, wholeClusters } from '../nbd/image.js';
+import { BLOCK_BYTES, mapImage } from '../nbd/image.js';
 import type { ImageChain } from '../nbd/image-chain.js';
 import { baseNameOf, chainOf, type VolumeBackups } from './chains.js';
 import { checksumSegments, SEGMENT_BYTES } from './checksums.js';
@@ -18,7 +17,6 @@ export interface Rebase {
   backup: Backup;
   /** A backup below, which becomes the base; null for a full image of the snapshot. */
   onto: Backup | null;
-  runtime: RuntimeDirectory;
   signal: AbortSignal;
 }
 
@@ -29,7 +27,7 @@ export interface Rebase {
 export async function rebase(
   repository: Repository,
   volume: VolumeBackups,
-  { backup, onto, runtime, signal }: Rebase,
+  { backup, onto, signal }: Rebase,
 ): Promise<void> {
   const chain = chainOf(backup, volume);
   const joined = chain.length - (onto === null ? 0 : chainOf(onto, volume).length);
@@ -43,14 +41,13 @@ export async function rebase(
       const ranges = await writeRanges(heldByFirst(joined, images, signal), {
         of: `backup ${manifest.snapshot.id}`,
         path: rangesPartial,
-        grainBytes: wholeClusters(compression, 1n),
+        grainBytes: BLOCK_BYTES,
         sizeBytes: () => sizeBytes,
       });
       await repository.assertRoom(ranges.plan.bytes);
       const backing = onto?.manifest.image.file ?? null;
       const from = { chain: images };
-      const skipsZeros = onto === null;
-      await copyIntoImage({ from, sizeBytes, ranges, path, backing, compression, runtime, signal, skipsZeros });
+      await copyIntoImage({ from, sizeBytes, ranges, path, backing, compression, signal });
     });
     const { bytes, sha256 } = await checksumSegments(path, { signal });
     await repository.commit(paths, {

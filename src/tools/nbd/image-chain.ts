@@ -4,7 +4,7 @@
  */
 import { isAbsolute } from 'node:path';
 import { CsiError } from '../../base/errors.js';
-import type { FileArgument } from '../../base/process/program-arguments.js';
+import type { FileArgument, GivenFile } from '../../base/process/program-arguments.js';
 import { openImage, readImageHeader } from './image-header.js';
 
 /** An image that a server of NBD on a unix socket gives, whose header was accepted. */
@@ -31,33 +31,48 @@ export type Content = { readonly device: string } | { readonly chain: ImageChain
 /** The most images in a chain: QEMU opens all images of a chain at once, and gets all their names in one argument. */
 export const CHAIN_MAX = 200;
 
+/** Files, and how QEMU is told to use them. */
+export interface BlockNode {
+  readonly files: readonly GivenFile[];
+  /** @param names the names by which the program opens the files, in the order of `files` */
+  describe(names: readonly string[]): object;
+}
+
 /**
- * Returns an argument that QEMU's programs open as this chain and nothing else. When a program starts, each file is
- * opened, its header is checked as in readImageHeader, and the program gets exactly these open files.
+ * Describes this chain and nothing else. When a program starts, each file is opened, its header is checked as in
+ * readImageHeader, and the program gets exactly these open files.
  *
- * @param writes the program may write the first image; compressed: it compresses all that it writes, which are whole clusters
+ * @param writes the program may write the first image
  */
-export function chainArgument(chain: ImageChain, writes: boolean | 'compressed' = false): FileArgument {
+export function chainNode(chain: ImageChain, writes = false): BlockNode {
   checkChain(chain);
   const paths = chain.filter((image) => typeof image === 'string');
   const files = paths.map((path) => {
-    const isWritten = writes !== false && path === chain[0];
+    const isWritten = writes && path === chain[0];
     const use = isWritten ? ('write' as const) : ('read' as const);
     return { path, use, open: () => openImage(path, isWritten) };
   });
-  const word = (names: readonly string[]): string => {
+  const describe = (names: readonly string[]): object => {
     const given = names.values();
-    const opened = chain.map((image) => (typeof image === 'string' ? (given.next().value ?? '') : image));
-    return nameOf(opened, writes === 'compressed');
+    return nodeOf(chain.map((image) => (typeof image === 'string' ? (given.next().value ?? '') : image)));
   };
-  return { files, word };
+  return { files, describe };
 }
+
+/** Returns an argument that QEMU's programs open as chainNode describes. */
+export function chainArgument(chain: ImageChain, writes = false): FileArgument {
+  const { files, describe } = chainNode(chain, writes);
+  return { files, word: (names) => jsonName(describe(names)) };
+}
+
+/** The name by which QEMU's programs open what is described. */
+export const jsonName = (node: object): string => `json:${JSON.stringify(node)}`;
 
 /** Returns the chain's name for people and their programs. Throws like readImageHeader. */
 export async function chainName(chain: readonly string[]): Promise<string> {
   checkChain(chain);
   for (const path of chain) await readImageHeader(path);
-  return nameOf(chain);
+  return jsonName(nodeOf(chain));
 }
 
 function checkChain(chain: ImageChain): void {
@@ -73,7 +88,7 @@ function checkChain(chain: ImageChain): void {
   }
 }
 
-function nameOf(images: ImageChain, isCompressed = false): string {
+function nodeOf(images: ImageChain): object {
   let node: object | null = null;
   for (const image of images.toReversed()) {
     const file =
@@ -82,5 +97,5 @@ function nameOf(images: ImageChain, isCompressed = false): string {
         : { driver: 'nbd', server: { type: 'unix', path: image.socketPath } };
     node = { driver: 'qcow2', file, backing: node };
   }
-  return `json:${JSON.stringify(isCompressed ? { driver: 'compress', file: node } : node)}`;
+  return node ?? {};
 }

@@ -14,6 +14,8 @@ import { openPlain } from './plain-file.js';
 export interface ImageHeader {
   /** The size of the device in the image. */
   readonly sizeBytes: bigint;
+  /** QEMU writes multiples of it as they are. It completes anything smaller from the image below. */
+  readonly blockBytes: bigint;
   /** The name of the base, a file in the same directory; null for a full image. */
   readonly backing: string | null;
 }
@@ -28,8 +30,12 @@ const BACKING_FORMAT = 0xe2792aca;
 const CLUSTER_BITS = { min: 9, max: 21 };
 /** Bits of the incompatible features. */
 const EXTERNAL_DATA = 4n;
+const SUBCLUSTERS = 16n;
 /** Dirty, corrupt, external data, compression type (which only says how compressed clusters are read), subclusters. */
-const KNOWN_FEATURES = 1n | 2n | EXTERNAL_DATA | 8n | 16n;
+const KNOWN_FEATURES = 1n | 2n | EXTERNAL_DATA | 8n | SUBCLUSTERS;
+/** In each cluster, if the image has any. */
+const SUBCLUSTER_COUNT = 32n;
+
 /** Throws NOT_FOUND if there is no such file, FAILED_PRECONDITION if the file is no image that this program writes. */
 export async function readImageHeader(path: string): Promise<ImageHeader> {
   return withFile(openPlain(path), (file) => headerOf(file, path));
@@ -71,9 +77,11 @@ export function parseHeader(bytes: Buffer, path: string): ImageHeader {
     throw refused(path, `has unknown features (0x${features.toString(16)})`);
   }
   if ((features & EXTERNAL_DATA) !== 0n) throw refused(path, 'has its data in another file');
+  const clusterBytes = 1n << BigInt(clusterBits);
   return {
     sizeBytes: bytes.readBigUInt64BE(24),
-    backing: backingName(bytes, path),
+    blockBytes: (features & SUBCLUSTERS) === 0n ? clusterBytes : clusterBytes / SUBCLUSTER_COUNT,
+    backing: backingName(bytes.subarray(0, Number(clusterBytes)), path),
   };
 }
 

@@ -2,33 +2,59 @@
  * Makes, examines and converts qcow2 images with qemu-img. Every image is opened with a given format and given bases,
  * after their headers were accepted. qemu-img gets open files and no paths.
  */
-import { type FileHandle, open } from 'node:fs/promises';
+import { type FileHandle, open, stat } from 'node:fs/promises';
 import { CsiError } from '../../base/errors.js';
 import { type Argument, fileArgument, type GivenFile } from '../../base/process/program-arguments.js';
 import { at, createNew } from '../../base/system/checked-files.js';
-import { type Content, chainArgument, type ImageChain, type ImageFile, pathOf } from './image-chain.js';
-import { isPlainName, readImageHeader } from './image-header.js';
+import {
+  type BlockNode,
+  type Content,
+  chainArgument,
+  chainNode,
+  type ImageChain,
+  type ImageFile,
+  jsonName,
+  pathOf,
+} from './image-chain.js';
+import { isPlainName, openImage, readImageHeader } from './image-header.js';
+import { opensDirectly } from './plain-file.js';
 import { runProgram, startProgram } from './program.js';
-
-/**
- * Clusters of 128 KiB have 32 subclusters of 4 KiB, so a change of one block takes the space of one block, and the
- * tables are half as large as those for clusters of 64 KiB.
- */
-const PLAIN = 'extended_l2=on,cluster_size=128k,compat=1.1';
 
 /** How QEMU compresses the clusters of an image. */
 export type Compression = 'zstd';
 
-/** A compressed cluster is written whole, and once. */
-export const COMPRESSED_BYTES = 65_536n;
-const SUBCLUSTER_BYTES = 4096n;
-/** The grain or size, rounded up to what QEMU writes without completing it: whole clusters if compressed, or subclusters. */
-export const wholeClusters = (compression: Compression | null, bytes: bigint): bigint => {
-  const whole = compression === null ? SUBCLUSTER_BYTES : COMPRESSED_BYTES;
-  return ((bytes + whole - 1n) / whole) * whole;
-};
+/** What QEMU writes is at least as large in every image, and a multiple of it. */
+export const BLOCK_BYTES = 4096n;
+const CLUSTERS = {
+  /** The file has little more than what changed, however scattered. Each table of the image is for 2 MiB of the device. */
+  scattered: { bytes: BLOCK_BYTES, options: 'cluster_size=4k,compat=1.1' },
+  /** A cluster has 32 subclusters of 4 KiB. Its tables are small, but a change takes a whole cluster of the file's length. */
+  plain: { bytes: 131_072n, options: 'cluster_size=128k,extended_l2=on,compat=1.1' },
+  /** A larger cluster compresses better. */
+  compressed: { bytes: 65_536n, options: 'cluster_size=64k,compat=1.1' },
+} as const;
+/** QEMU opens images of small clusters for devices of up to 8 TiB. */
+const SCATTERED_MAX_BYTES = 4n << 40n;
+const TABLED_BYTES = 1n << 20n;
 
-const COMPRESSED = `cluster_size=${COMPRESSED_BYTES},compat=1.1`;
+export interface Ranges {
+  /** The bytes of all blocks of this size that the ranges touch. */
+  bytesIn(size: bigint): bigint;
+}
+
+/**
+ * Small clusters make the file shorter if ranges are scattered, and larger ones make fewer tables. So small ones must save a
+ * fifth. A compressed cluster is written whole, so ranges are rounded to it: never to more than the plain image would have.
+ */
+function clustersFor(ranges: Ranges, sizeBytes: bigint, compression: Compression | null): keyof typeof CLUSTERS {
+  const lengthWith = (kind: keyof typeof CLUSTERS, tables: bigint): bigint =>
+    ranges.bytesIn(CLUSTERS[kind].bytes) + (tables + 5n) * CLUSTERS[kind].bytes;
+  const scattered = lengthWith('scattered', ranges.bytesIn(TABLED_BYTES) / TABLED_BYTES) + sizeBytes / 2n ** 18n;
+  const plain = lengthWith('plain', 1n);
+  const isScattered = 5n * scattered < 4n * plain && sizeBytes <= SCATTERED_MAX_BYTES;
+  if (compression === null) return isScattered ? 'scattered' : 'plain';
+  return isScattered && lengthWith('compressed', 0n) > scattered ? 'scattered' : 'compressed';
+}
 
 export interface NewImage {
   path: string;
@@ -37,12 +63,22 @@ export interface NewImage {
   backing: string | null;
   /** Null, or left out: nothing is compressed. */
   compression?: Compression | null;
+  /** What will be written. */
+  ranges: Ranges;
   signal?: AbortSignal | undefined;
 }
 
 /** Makes an empty image, for this user alone. Rejects with EEXIST if anything of that name exists. */
-export async function createImage({ path, sizeBytes, backing, compression, signal }: NewImage): Promise<void> {
+export async function createImage({
+  path,
+  sizeBytes,
+  backing,
+  compression = null,
+  ranges,
+  signal,
+}: NewImage): Promise<void> {
   checkBacking(path, backing);
+  const { options } = CLUSTERS[clustersFor(ranges, sizeBytes, compression)];
   const args = [
     'create',
     '-q',
@@ -51,7 +87,7 @@ export async function createImage({ path, sizeBytes, backing, compression, signa
     '-f',
     'qcow2',
     '-o',
-    compression == null ? PLAIN : `${COMPRESSED},compression_type=${compression}`,
+    compression === null ? options : `${options},compression_type=${compression}`,
     ...(backing === null ? [] : ['-F', 'qcow2', '-b', backing]),
     written(path, () => createNew(path)),
     `${sizeBytes}`,
@@ -120,7 +156,7 @@ export interface Conversion {
 
 /** Copies a content into an open file or device. Holes stay holes if the target supports holes. */
 export async function convertImage(conversion: Conversion): Promise<void> {
-  const { from, to, path, isZero = false, signal, onProgress } = conversion;
+  const { from, to, path, isZero = false, onProgress } = conversion;
   const [format, source] = argumentsOf(from, '-f');
   // On NFS, QEMU's locks would conflict with this process's flock, which the server treats as a lock of all bytes.
   const isDevice = (await to.stat()).isBlockDevice();
@@ -137,6 +173,13 @@ export async function convertImage(conversion: Conversion): Promise<void> {
     source,
     written(path, () => open(at(to.fd), 'r+'), `driver=raw,file.driver=${driver},file.filename=`),
   ];
+  await runConversion(args, conversion);
+}
+
+async function runConversion(
+  args: readonly Argument[],
+  { from, path, signal, onProgress }: Pick<Conversion, 'from' | 'path' | 'signal' | 'onProgress'>,
+): Promise<void> {
   await runProgram('qemu-img', args, {
     purpose: `copy ${nameOf(from)} to ${path}`,
     signal,
@@ -145,6 +188,74 @@ export async function convertImage(conversion: Conversion): Promise<void> {
       if (share !== null) onProgress?.(share);
     },
   });
+}
+
+export interface RangesConversion {
+  from: Content;
+  /** Which ranges are copied (ranges-map.ts): a file that is open, and has any name or none. */
+  map: FileHandle;
+  sizeBytes: bigint;
+  /** An image that names no base. The ranges fill its blocks, so that QEMU completes none from the image below. */
+  path: string;
+  compresses: boolean;
+  /** Whether the image is written past the page cache, if its file system can. */
+  isDirect: boolean;
+  signal?: AbortSignal | undefined;
+  /** Called with the share that is done, from 0 to 1. */
+  onProgress?: ((share: number) => void) | undefined;
+}
+
+/**
+ * Copies ranges of a content into an image, zeros as zeros. Nothing is flushed: QEMU would flush with each new table, and half
+ * an image is of no use.
+ */
+export async function convertRanges(conversion: RangesConversion): Promise<void> {
+  const { from, map, sizeBytes, path, compresses, isDirect, onProgress } = conversion;
+  // Below both is something that is never read. With it and with -B, QEMU leaves out where the map has nothing; without them, it
+  // writes zeros there.
+  const below = { driver: 'null-co', size: Number(sizeBytes), 'read-zeroes': true };
+  const under = `backing.driver=null-co,backing.size=${sizeBytes},backing.read-zeroes=on`;
+  const direct = isDirect && (await opensDirectly(path)) ? ',cache.direct=on,file.aio=native' : '';
+  const data = await nodeOf(from);
+  const ranges: GivenFile = { path: `the ranges of ${nameOf(from)}`, use: 'read', open: () => open(at(map.fd)) };
+  const source: Argument = {
+    files: [ranges, ...data.files],
+    word: ([filename, ...names]) =>
+      jsonName({
+        driver: 'qcow2',
+        file: { driver: 'file', filename },
+        'data-file': data.describe(names),
+        backing: below,
+      }),
+  };
+  const options = `driver=qcow2,${under},cache.no-flush=on${direct},file.driver=file,file.filename=`;
+  const args = [
+    'convert',
+    '-n',
+    '-B',
+    'null-co://',
+    // Allows writes out of order.
+    '-W',
+    '-m',
+    '16',
+    ...(onProgress === undefined ? [] : ['-p']),
+    ...(compresses ? ['-c'] : []),
+    '--target-image-opts',
+    source,
+    written(path, () => openImage(path, true), options),
+  ];
+  await runConversion(args, conversion);
+}
+
+async function nodeOf(content: Content): Promise<BlockNode> {
+  if ('chain' in content) return chainNode(content.chain);
+  const path = content.device;
+  const driver = (await stat(path)).isBlockDevice() ? 'host_device' : 'file';
+  const direct = (await opensDirectly(path)) ? { cache: { direct: true }, aio: 'native' } : {};
+  return {
+    files: [{ path, use: 'read', open: () => open(path) }],
+    describe: ([filename]) => ({ driver, filename, ...direct }),
+  };
 }
 
 /**
@@ -164,10 +275,15 @@ export async function compareImages(
   return { isSame: exitCode === 0, detail: stdout.trim() };
 }
 
-/** Changes the size of the device in an image, and nothing of the images below. */
-export async function resizeImage(path: string, sizeBytes: bigint, signal?: AbortSignal): Promise<void> {
-  const args = ['resize', '-q', '--shrink', chainArgument([path], true), `${sizeBytes}`];
-  await runProgram('qemu-img', args, { purpose: `set the size of the image ${path}`, signal });
+/** Changes the name of the base in an image's header, and nothing else. Call this on a copy. */
+export async function nameBacking(path: string, backing: string | null, signal?: AbortSignal): Promise<void> {
+  checkBacking(path, backing);
+  const named = backing === null ? ['-b', ''] : ['-F', 'qcow2', '-b', backing];
+  const image = written(path, () => openImage(path, true));
+  await runProgram('qemu-img', ['rebase', '-u', '-f', 'qcow2', ...named, image], {
+    purpose: `name ${backing ?? 'nothing'} in the image ${path}`,
+    signal,
+  });
 }
 
 export interface MappedRange {

@@ -1,7 +1,7 @@
-/** Opens the files of backups and the lists of nbdkit, which are regular files. Knows nothing of the content of the files. */
+/** Opens files of backups, lists of ranges and devices. Knows nothing of the content of the files. */
 import { constants } from 'node:fs';
-import type { FileHandle } from 'node:fs/promises';
-import { CsiError, errorCode } from '../../base/errors.js';
+import { type FileHandle, open } from 'node:fs/promises';
+import { CsiError, errorCode, insteadOf } from '../../base/errors.js';
 import { openChecked, withFile } from '../../base/system/checked-files.js';
 
 /**
@@ -32,4 +32,12 @@ export async function openPlain(path: string, flags = constants.O_RDONLY, maxByt
 /** Returns the text of a file that is opened as in openPlain. */
 export function readPlain(path: string, maxBytes: number): Promise<string> {
   return withFile(openPlain(path, constants.O_RDONLY, maxBytes), (file) => file.readFile('utf8'));
+}
+
+/** Whether the file supports O_DIRECT. tmpfs and some network file systems do not. */
+export async function opensDirectly(path: string): Promise<boolean> {
+  const { O_DIRECT, O_NONBLOCK, O_RDONLY } = constants;
+  const opened = await open(path, O_RDONLY | O_DIRECT | O_NONBLOCK).catch(insteadOf(['EINVAL'], null));
+  await opened?.close();
+  return opened !== null;
 }

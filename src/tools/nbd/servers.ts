@@ -4,10 +4,9 @@
  * guesses a format from bytes that a tenant has written.
  */
 import { randomBytes } from 'node:crypto';
-import { constants } from 'node:fs';
 import { access, type FileHandle, open, rm } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
-import { CsiError, insteadOf } from '../../base/errors.js';
+import { CsiError } from '../../base/errors.js';
 import { pollUntil } from '../../base/poll.js';
 import type { ProgramExit } from '../../base/process/program.js';
 import { type Argument, fileArgument } from '../../base/process/program-arguments.js';
@@ -16,7 +15,7 @@ import { at } from '../../base/system/checked-files.js';
 import { RUNTIME_DIRECTORY_SETTING } from '../../base/system/runtime-directory.js';
 import { withTimeout } from '../../base/timeout.js';
 import { chainArgument, type ImageChain, pathOf } from './image-chain.js';
-import { openPlain } from './plain-file.js';
+import { openPlain, opensDirectly } from './plain-file.js';
 import { type ProgramName, startProgram } from './program.js';
 
 export interface NbdServer {
@@ -120,8 +119,6 @@ export async function serveFile(source: FileSource): Promise<NbdServer> {
 export interface ImageSource extends ServerPlace {
   chain: ImageChain;
   readOnly?: boolean;
-  /** Compresses all that is written, as the image says: each write has whole clusters, and each cluster is written once. */
-  compresses?: boolean;
   /**
    * 'none' bypasses the page cache, if the file systems of the chain support this. Both flush when the client requests
    * a flush, and at the end.
@@ -135,7 +132,7 @@ export interface ImageSource extends ServerPlace {
  * @throws like readImageHeader if the image or one of its bases must not be opened
  */
 export async function serveImage(source: ImageSource): Promise<NbdServer> {
-  const { chain, readOnly = false, compresses = false, cache = 'writeback' } = source;
+  const { chain, readOnly = false, cache = 'writeback' } = source;
   const isDirect = cache === 'none' && (await allOpenDirectly(chain));
   const purpose = `serve the image ${pathOf(chain[0])}`;
   return start('qemu-nbd', source, purpose, (socket, pidFile) => [
@@ -148,23 +145,18 @@ export async function serveImage(source: ImageSource): Promise<NbdServer> {
     '--discard=unmap',
     '--detect-zeroes=off',
     ...(readOnly ? ['--read-only', '--persistent'] : []),
-    chainArgument(chain, compresses ? 'compressed' : !readOnly),
+    chainArgument(chain, !readOnly),
   ]);
 }
 
-/** Whether all files support O_DIRECT. tmpfs and some network file systems do not, and QEMU would refuse such an image. */
+/** QEMU would refuse the image if one file does not. */
 async function allOpenDirectly(chain: ImageChain): Promise<boolean> {
   for (const path of chain) {
-    if (typeof path === 'object') return false;
-    const opening = open(path, O_RDONLY | O_DIRECT | O_NONBLOCK);
-    const opened = await opening.catch(insteadOf(['EINVAL'], null));
-    if (opened === null) return false;
-    await opened.close();
+    if (typeof path === 'object' || !(await opensDirectly(path))) return false;
   }
   return true;
 }
 
-const { O_DIRECT, O_NONBLOCK, O_RDONLY } = constants;
 const READY_POLL_MS = 5;
 const SIGNAL_INTERVAL_MS = 100;
 const READY_TIMEOUT_MS = 60_000;

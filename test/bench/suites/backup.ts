@@ -145,7 +145,6 @@ function imageOf(place: Place, { name, source, base }: Image): Contender {
         sizeBytes,
         backing: base?.images[0] ?? null,
         compression: null,
-        runtime: place.runtime,
         signal,
       });
     },

@@ -167,7 +167,7 @@ for (const [server, { proxy, location, direct: directLocation, directory, suffix
       proxy.faults((method) => (method === 'DELETE' ? { status: 403 } : null));
       const lock = await repository.lock('vol-1');
       const plan = planPrune(await repository.backupsOf('vol-1'), { last: 2 });
-      await assert.rejects(prune(repository, plan, { runtime, signal }), isStoreError);
+      await assert.rejects(prune(repository, plan, { signal }), isStoreError);
       lock.release();
       proxy.faults(() => null);
       for (const { backup, bytes } of history.points) {
@@ -177,7 +177,7 @@ for (const [server, { proxy, location, direct: directLocation, directory, suffix
       assert.deepEqual(again.problems, []);
       const left = await repository.backupsOf('vol-1');
       assert.deepEqual(left.leaving, new Set());
-      await prune(repository, planPrune(left, { last: 2 }), { runtime, signal });
+      await prune(repository, planPrune(left, { last: 2 }), { signal });
       again.release();
       history.points.shift();
     });

@@ -37,7 +37,7 @@ async function carryOut(planOf: (volume: VolumeBackups) => PrunePlan): Promise<P
   const lock = await repository.lock('vol-1');
   try {
     const plan = planOf(await read());
-    await prune(repository, plan, { runtime, signal });
+    await prune(repository, plan, { signal });
     return plan;
   } finally {
     lock.release();

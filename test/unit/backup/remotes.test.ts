@@ -60,7 +60,7 @@ for (const kind of isNightly ? KINDS : KINDS.slice(0, 3)) {
       assert.equal(volume.backups.length, 3);
       assert.deepEqual(await verifyVolume(volume, { signal }), []);
       const lock = await reader.lock('vol-1');
-      await prune(reader, planPrune(await reader.backupsOf('vol-1'), { last: 2 }), { runtime, signal });
+      await prune(reader, planPrune(await reader.backupsOf('vol-1'), { last: 2 }), { signal });
       const left = await reader.backupsOf('vol-1');
       assert.deepEqual(
         left.backups.map(({ manifest }) => manifest.snapshot.id),
@@ -70,7 +70,7 @@ for (const kind of isNightly ? KINDS : KINDS.slice(0, 3)) {
       history.points.splice(0, 1);
       await assertRestores(reader, history);
       assert.equal((await remotes.objects(location)).length, 4, 'two images and two manifests are left');
-      await prune(reader, planCompact(left, 'snap-3'), { runtime, signal });
+      await prune(reader, planCompact(left, 'snap-3'), { signal });
       lock.release();
       const { backups, superseded } = await reader.backupsOf('vol-1');
       assert.deepEqual([backups.map(({ manifest }) => manifest.base), superseded], [[null, null], []]);

@@ -26,7 +26,6 @@ import { verifyVolume } from '../../../src/tools/backup/verify.js';
 import { BackupHistory } from '../../support/backup-history.js';
 import { type Random, seededRandom } from '../../support/random.js';
 import { refused } from '../../support/refusal.js';
-import { openRuntime } from '../../support/runtime.js';
 import { Workspace } from '../../support/workspace.js';
 
 const { signal } = new AbortController();
@@ -109,11 +108,10 @@ function flipped(bytes: Buffer, random: Random): Buffer {
 /** Keeps the newest backups only, and forgets the points of the others. */
 async function prune(last: number): Promise<void> {
   const { repository } = history;
-  const runtime = await openRuntime(workspace.path('runtime'));
   const lock = await repository.lock('vol-1');
   try {
     const plan = planPrune(await repository.backupsOf('vol-1'), { last });
-    await pruneBackups(repository, plan, { runtime, signal });
+    await pruneBackups(repository, plan, { signal });
   } finally {
     lock.release();
   }

@@ -12,6 +12,7 @@ import { chainArgument, chainName } from '../../../src/tools/nbd/image-chain.js'
 import { parseHeader, readImageHeader } from '../../../src/tools/nbd/image-header.js';
 import { runProgram } from '../../../src/tools/nbd/program.js';
 import { serveImage } from '../../../src/tools/nbd/servers.js';
+import { LONG } from '../../support/long-ranges.js';
 import { seededRandom } from '../../support/random.js';
 import { temporaryDirectory } from '../../support/temporary.js';
 
@@ -22,8 +23,8 @@ const directory = temporaryDirectory();
 const at = (name: string): string => join(directory, name);
 
 before(async () => {
-  await createImage({ path: at('full.qcow2'), sizeBytes: SIZE, backing: null });
-  await createImage({ path: at('delta.qcow2'), sizeBytes: SIZE * 2n, backing: 'full.qcow2' });
+  await createImage({ path: at('full.qcow2'), sizeBytes: SIZE, backing: null, ranges: LONG });
+  await createImage({ path: at('delta.qcow2'), sizeBytes: SIZE * 2n, backing: 'full.qcow2', ranges: LONG });
 });
 
 /** An image that qemu-img makes, with options that this room never uses. */
@@ -44,7 +45,7 @@ const refusal = (message: RegExp) => ({ code: StatusCode.FAILED_PRECONDITION, me
 
 test('the header of an image describes the image and what it is based on', async () => {
   const header = await readImageHeader(at('delta.qcow2'));
-  assert.deepEqual(header, { sizeBytes: SIZE * 2n, backing: 'full.qcow2' });
+  assert.deepEqual(header, { sizeBytes: SIZE * 2n, blockBytes: 4096n, backing: 'full.qcow2' });
   const bytes = await readFile(at('delta.qcow2'));
   assert.equal(bytes.readUInt32BE(20), 17, 'clusters of 128 KiB');
   assert.equal(bytes.readBigUInt64BE(72), 16n, 'with subclusters');
@@ -115,7 +116,7 @@ test('H35: a header makes a program open nothing but what it was given, also one
 
 test('H35: a checked header belongs to the file that a program reads, whatever the name of the file leads to by then', async () => {
   writeFileSync(at('other'), SECRET);
-  await createImage({ path: at('accepted.qcow2'), sizeBytes: SIZE, backing: null });
+  await createImage({ path: at('accepted.qcow2'), sizeBytes: SIZE, backing: null, ranges: LONG });
   const hostile = await foreignImage('hostile.qcow2', '-b', at('other'), '-F', 'raw');
   const accepted = chainArgument([at('accepted.qcow2')]);
   // Opened after the image, and before the program starts.

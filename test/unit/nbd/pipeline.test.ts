@@ -33,6 +33,7 @@ import {
 import { readImageHeader } from '../../../src/tools/nbd/image-header.js';
 import { serveImage, serveRanges } from '../../../src/tools/nbd/servers.js';
 import { makeSocketDirectory } from '../../../src/tools/nbd/socket-directory.js';
+import { LONG } from '../../support/long-ranges.js';
 import { openRuntime } from '../../support/runtime.js';
 import { temporaryDirectory } from '../../support/temporary.js';
 
@@ -76,7 +77,7 @@ async function writeRanges(name: string, ranges: readonly Range[]): Promise<stri
 async function backUp(device: string, list: readonly Range[], image: string, ...below: string[]) {
   const ranges = await writeRanges(`${image}.ranges`, list);
   const chain = [image, ...below].map(at);
-  await createImage({ path: at(image), sizeBytes: BigInt(SIZE), backing: below[0] ?? null });
+  await createImage({ path: at(image), sizeBytes: BigInt(SIZE), backing: below[0] ?? null, ranges: LONG });
   const source = await serveRanges({
     from: { device: at(device) },
     ranges,
@@ -134,7 +135,7 @@ test('a copy writes past the page cache where the file system can, and through t
   t.after(() => rm(place, { recursive: true, force: true }));
   const ranges = await writeRanges('direct.ranges', written);
   for (const path of [at('direct.qcow2'), join(place, 'memory.qcow2')]) {
-    await createImage({ path, sizeBytes: BigInt(SIZE), backing: null });
+    await createImage({ path, sizeBytes: BigInt(SIZE), backing: null, ranges: LONG });
     const source = await serveRanges({
       from: { device: at('first.raw') },
       ranges,
@@ -154,7 +155,7 @@ test('a copy writes as root into a directory of another user, without other righ
   await mkdir(place, { mode: 0o700 });
   await chown(place, 65534, 65534);
   const path = join(place, 'image.qcow2');
-  await createImage({ path, sizeBytes: BigInt(SIZE), backing: null });
+  await createImage({ path, sizeBytes: BigInt(SIZE), backing: null, ranges: LONG });
   const target = await serveImage({ chain: [path], directory: sockets.path });
   const rights = new Set<string>();
   for (const pid of await childrenOf(process.pid)) {
@@ -168,7 +169,7 @@ test('a copy writes as root into a directory of another user, without other righ
 
 test('a server that has missed the signal to end gets it again', async (t) => {
   const path = at('missed.qcow2');
-  await createImage({ path, sizeBytes: BigInt(SIZE), backing: null });
+  await createImage({ path, sizeBytes: BigInt(SIZE), backing: null, ranges: LONG });
   const target = await serveImage({ chain: [path], directory: sockets.path });
   let isMissed = false;
   const kill = t.mock.method(Program.prototype, 'kill', function (this: Program, signal: 'SIGTERM' | 'SIGKILL') {
@@ -213,7 +214,7 @@ test('a restore writes to a file that is locked as NFS locks what this process h
   t.after(() => holder.kill('SIGKILL'));
   await once(holder.stdout, 'data');
   const chain = [at('locked.qcow2')];
-  await createImage({ path: at('locked.qcow2'), sizeBytes: BigInt(SIZE), backing: null });
+  await createImage({ path: at('locked.qcow2'), sizeBytes: BigInt(SIZE), backing: null, ranges: LONG });
   await convertImage({ from: { chain }, to, path });
   assert.ok((await readFile(path)).equals(Buffer.alloc(SIZE)));
 });
@@ -223,7 +224,7 @@ async function servers(signal = new AbortController().signal) {
   const ranges = await writeRanges('all.ranges', [{ offset: 0, size: SIZE }]);
   const path = at('unfinished.qcow2');
   await rm(path, { force: true });
-  await createImage({ path, sizeBytes: BigInt(SIZE), backing: null });
+  await createImage({ path, sizeBytes: BigInt(SIZE), backing: null, ranges: LONG });
   const source = await serveRanges({
     from: { device: at('first.raw') },
     ranges,
