@@ -89,6 +89,7 @@ async function backUp(session, csi, { volume, tree, a, b }) {
   const idC = c.snapshot_id;
   const printed = await command(session, 'backup', idC, '--to', directory, '--compress', 'zstd', '--base', idB);
   if (!printed.includes(`delta from ${idB}`)) throw new Error('the backup of C has all of C, not what changed since B');
+  await command(session, 'backups', directory);
   await command(session, 'verify', directory, '--against', idC);
   const image = join(session.place, 'restored.img');
   await command(session, 'restore', directory, '--snapshot', idC, '--to', image);

@@ -202,7 +202,7 @@ const KINDS: Readonly<Record<string, readonly [RegExp, (volume: Forgery) => void
   'image-long': [/has \d+ bytes, and the manifest says/, (v) => truncateSync(v.image, 2 ** 42)],
   'image-changed': [
     /checksum mismatch within the \d+ bytes that begin at byte 0/,
-    (v) => v.write(300_000, Buffer.from([1, 2, 3])),
+    (v) => v.write(50_000, Buffer.from([1, 2, 3])),
   ],
   'image-link': [/no regular file/, (v) => v.inPlaceOf(v.image, (path) => symlinkSync(secret(), path))],
   'image-pipe': [/no regular file/, (v) => v.inPlaceOf(v.image, (path) => execFileSync('mkfifo', [path]))],

@@ -41,7 +41,7 @@ import { skipUnlessRoot, Workspace } from '../support/workspace.js';
 
 const NOBODY = 65_534;
 const SECRET = 'what only root may write';
-const DEVICE_BYTES = 4 << 20;
+const DEVICE_BYTES = 8 << 20;
 
 let workspace: Workspace;
 let history: BackupHistory;

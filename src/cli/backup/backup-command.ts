@@ -61,7 +61,7 @@ export function addBackupCommand(program: Command): void {
         .argParser(grainOf)
         .default(DEFAULT_GRAIN, '4Ki'),
     )
-    .addOption(new Option('--compress <method>', 'compress the image; ranges are rounded to 64Ki').choices(['zstd']))
+    .addOption(new Option('--compress <method>', 'compress the image').choices(['zstd']))
     .option('--volume <id>', 'volume of the snapshot, for drivers that have neither GET_SNAPSHOT nor LIST_SNAPSHOTS')
     .option('--endpoint <endpoint>', ENDPOINT_HELP)
     .option('--json', 'print the result as one JSON object, with sizes as strings; of several, one in each line', false)

@@ -8,23 +8,21 @@ export interface CopyOptions {
   to: string;
   /** Bytes in one request, a power of two. nbdcopy rounds the ranges outwards to multiples of it. */
   requestSize: number;
-  /** Zeros of this length, a power of two, are not written; 0, or left out: all are. */
-  zeroBytes?: number;
   signal?: AbortSignal | undefined;
 }
 
 /**
- * Copies the source's data, zeros included unless `zeroBytes` is given, and leaves the target unchanged where the source
- * has holes. Once this resolves, the target has flushed everything.
+ * Copies the source's data, zeros included, and leaves the target unchanged where the source has holes. Once this
+ * resolves, the target has flushed everything.
  *
  * @throws ExecError if a server ends or refuses a read or a write, and the signal's reason
  */
 export async function copyRanges(options: CopyOptions): Promise<void> {
-  const { from, to, requestSize, zeroBytes = 0, signal } = options;
+  const { from, to, requestSize, signal } = options;
   const args = [
     // Without these two options, holes would be written as zeros, and zeros might not be written at all.
     '--destination-is-zero',
-    `--sparse=${zeroBytes}`,
+    '--sparse=0',
     '--flush',
     `--request-size=${requestSize}`,
     from,
