@@ -13,7 +13,6 @@ import { assertSame } from '../../support/backups.js';
 import { isNightly } from '../../support/nightly.js';
 import { seededRandom } from '../../support/random.js';
 import { refused } from '../../support/refusal.js';
-import { openRuntime } from '../../support/runtime.js';
 import { Workspace } from '../../support/workspace.js';
 
 const { signal } = new AbortController();
@@ -33,7 +32,6 @@ const directory = (): string => join(history.repository.location, 'vol-1');
 
 async function carryOut(planOf: (volume: VolumeBackups) => PrunePlan): Promise<PrunePlan> {
   const { repository } = history;
-  const runtime = await openRuntime(workspace.path('runtime'));
   const lock = await repository.lock('vol-1');
   try {
     const plan = planOf(await read());
