@@ -11,8 +11,12 @@ import type { RunningPlugin } from './running-plugin.js';
 /** Checks that need mounted volumes. */
 export const MOUNT_ONLY = ['delta.content-mount', 'allocated.content-mount'] as const;
 
+/** The museum, which has tests of its own. */
+export const LOSSES = CHECKS.map(({ id }) => id).filter((id) => id.startsWith('loss.'));
+
 /** Checks that need raw block volumes. */
 export const BLOCK_ONLY = [
+  ...LOSSES,
   'delta.content',
   'delta.chain',
   'allocated.content',
@@ -22,7 +26,7 @@ export const BLOCK_ONLY = [
   'groups.restore',
   'groups.delta',
   'groups.write-order',
-] as const;
+];
 
 /** What a run needs at least. A seed that is not given is that of a random test. */
 export function suiteOptions(

@@ -5,6 +5,9 @@ import { controllerVolumeChecks } from './checks/controller-volumes.js';
 import { groupChecks } from './checks/groups.js';
 import { groupContentChecks } from './checks/groups-content.js';
 import { identityChecks, statusChecks } from './checks/identity.js';
+import { lossOfLineageChecks } from './checks/losses-lineage.js';
+import { lossOfRangesChecks } from './checks/losses-ranges.js';
+import { lossOfZerosChecks } from './checks/losses-zeros.js';
 import { metadataCancelChecks } from './checks/metadata-cancel.js';
 import { metadataConcurrencyChecks } from './checks/metadata-concurrency.js';
 import { metadataContentChecks } from './checks/metadata-content.js';
@@ -24,6 +27,9 @@ export const CHECKS: readonly Check[] = [
   ...metadataContentChecks,
   ...metadataMountChecks,
   ...metadataLineageChecks,
+  ...lossOfRangesChecks,
+  ...lossOfZerosChecks,
+  ...lossOfLineageChecks,
   ...metadataCancelChecks,
   ...metadataConcurrencyChecks,
   ...groupChecks,

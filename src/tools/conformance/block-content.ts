@@ -26,6 +26,12 @@ const ZEROS = Buffer.alloc(CHUNK_BYTES);
 const ENVIRONMENT = { ...process.env, PATH: `${process.env['PATH']}:/usr/sbin:/sbin` };
 const run = promisify(execFile);
 
+export interface BlockEditor {
+  write(offset: number, bytes: Buffer): Promise<void>;
+  /** Rejects if the device refuses. What the range reads as afterwards becomes part of the model. */
+  discard(offset: number, length: number): Promise<void>;
+}
+
 export class BlockContent {
   /** The chunks as they were before the first write to them. */
   readonly #initial = new Map<number, Buffer>();
@@ -165,7 +171,26 @@ export class BlockContent {
 
   /** Writes once. The write is durable when the promise resolves. */
   async write(path: string, offset: number, bytes: Buffer): Promise<void> {
-    await this.#withDevice(path, (device) => this.#write(device, offset, bytes));
+    await this.edit(path, (editor) => editor.write(offset, bytes));
+  }
+
+  /** Changes one byte, durably. */
+  async increment(path: string, offset: number): Promise<void> {
+    await this.#withDevice(path, (device) => this.#touch(device, offset));
+  }
+
+  /** Makes changes through one open device. They are durable when the promise resolves, and no earlier flush is asked for. */
+  async edit(path: string, change: (editor: BlockEditor) => Promise<void>): Promise<void> {
+    await this.#withDevice(path, (device) =>
+      change({
+        write: (offset, bytes) => this.#write(device, offset, bytes),
+        discard: (offset, length) =>
+          this.#remember(device, offset, length, async () => {
+            await discard(path, offset, length);
+            return this.#read(device, offset, length);
+          }),
+      }),
+    );
   }
 
   async #withDevice(path: string, use: (device: FileHandle) => Promise<void>): Promise<void> {
@@ -205,10 +230,8 @@ export class BlockContent {
   async #discard(device: FileHandle, path: string, offset: number, length: number): Promise<void> {
     await this.#remember(device, offset, length, async () => {
       try {
-        // blkdiscard opens the device itself, so earlier writes must reach it first.
         await device.sync();
-        const range = ['--offset', `${offset}`, '--length', `${length}`];
-        await run('blkdiscard', ['--force', ...range, path], { env: ENVIRONMENT });
+        await discard(path, offset, length);
       } catch {
         await device.write(Buffer.alloc(length), 0, length, offset);
       }
@@ -259,6 +282,12 @@ export class BlockContent {
     await readFully(device, bytes, offset, this.#sizeBytes);
     return bytes;
   }
+}
+
+/** A process of its own opens the device, so what this process has written before may reach the device later. */
+async function discard(path: string, offset: number, length: number): Promise<void> {
+  const range = ['--offset', `${offset}`, '--length', `${length}`];
+  await run('blkdiscard', ['--force', ...range, path], { env: ENVIRONMENT });
 }
 
 /** Writes the block to every second place of its size, durably. */

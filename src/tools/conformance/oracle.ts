@@ -79,10 +79,19 @@ function judgeChunk(
     if (before.compare(after, offset, end, offset, end) === 0) continue;
     differingBytes += SECTOR_BYTES;
     if (cover.holds(start + offset, start + end)) continue;
-    for (let byte = offset; byte < end; byte += 1) {
-      if (before[byte] === after[byte] || (zerosMayBeMissing && after[byte] === 0)) continue;
-      if (cover.holds(start + byte, start + byte + 1)) continue;
-      missed.push({ offset: BigInt(start + byte), size: 1n });
+    // A driver that misses much misses millions of bytes, so they are kept as runs.
+    let missedFrom: number | null = null;
+    for (let byte = offset; byte <= end; byte += 1) {
+      const isMissed =
+        byte < end &&
+        before[byte] !== after[byte] &&
+        !(zerosMayBeMissing && after[byte] === 0) &&
+        !cover.holds(start + byte, start + byte + 1);
+      if (isMissed) missedFrom ??= byte;
+      else if (missedFrom !== null) {
+        missed.push({ offset: BigInt(start + missedFrom), size: BigInt(byte - missedFrom) });
+        missedFrom = null;
+      }
     }
   }
   return { differingBytes, missed };

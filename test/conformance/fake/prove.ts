@@ -4,7 +4,7 @@ import { mkdir } from 'node:fs/promises';
 import { after } from 'node:test';
 import { CHECKS } from '../../../src/tools/conformance/all-checks.js';
 import type { CheckResult } from '../../../src/tools/conformance/report.js';
-import { runSuite } from '../../../src/tools/conformance/runner.js';
+import { matches, runSuite } from '../../../src/tools/conformance/runner.js';
 import { suiteOptions } from '../../support/conformance-run.js';
 import { isNightly, oneOfEach } from '../../support/nightly.js';
 import { test } from '../../support/running-plugin.js';
@@ -65,16 +65,19 @@ export function listOf(...tables: readonly Defects[]) {
 
 const classOf = ({ caughtBy }: { caughtBy: readonly string[] }): string => caughtBy.join();
 
+/** In a plain run, one of those that the same checks catch. */
+export const proveDefects = (...tables: readonly Defects[]): void => proveEvery(oneOfEach(listOf(...tables), classOf));
+
 /** A driver with a defect must fail the checks that the table names, and no others. */
-export function proveDefects(...tables: readonly Defects[]): void {
-  // In a plain run, of those that the same checks catch.
-  for (const { does, defect, caughtBy } of oneOfEach(listOf(...tables), classOf)) {
+export function proveEvery(defects: readonly ReturnType<typeof listOf>[number][]): void {
+  for (const { does, defect, caughtBy } of defects) {
     test(`a driver that ${does} fails ${caughtBy.join(', ')}`, async () => {
       const { mayAlsoFail = [], timeoutMs, seeds = [1] } = defect;
       const isOfMetadata = caughtBy.some((id) => id.startsWith('metadata.'));
-      const controls = isOfMetadata ? METADATA_CONTROLS : CONTROLS;
+      const isOfLosses = caughtBy.some((id) => id.startsWith('loss.'));
+      const controls = isOfLosses ? ['loss.*'] : isOfMetadata ? METADATA_CONTROLS : CONTROLS;
       const others = isNightly ? [...mayAlsoFail, ...controls] : [];
-      const only = [...new Set([...caughtBy, ...others])];
+      const only = isOfLosses && isNightly ? controls : [...new Set([...caughtBy, ...others])];
       for (const seed of seeds) {
         const failed = failuresOf(await judge(defect, only, { seed, timeoutMs }));
         const ids = failed.map(({ id }) => id);
@@ -85,6 +88,18 @@ export function proveDefects(...tables: readonly Defects[]): void {
       }
     });
   }
+}
+
+/** The correct driver must run and pass all of these checks. */
+export function provePasses(pattern: string): void {
+  test(`the correct driver passes every check ${pattern}`, async () => {
+    const results = await judge({}, [pattern]);
+    assertAll(
+      results,
+      CHECKS.map(({ id }) => id).filter((id) => matches(id, pattern)),
+      'passed',
+    );
+  });
 }
 
 /** A driver that conforms in its own way must not fail any check. The plugin itself has all checks in a plain run. */

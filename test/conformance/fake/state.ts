@@ -141,7 +141,8 @@ type Content = Pick<Snapshot, 'bytes' | 'allocated'>;
 
 const NOTHING: Content = { bytes: Buffer.alloc(0), allocated: [] };
 
-function contentOf(of: Volume | Snapshot): Content {
+/** What it holds now; a volume is flushed. */
+export function contentOf(of: Volume | Snapshot): Content {
   if ('bytes' in of) return of;
   if (of.device !== null) flush(of.device.path);
   return { bytes: readFileSync(of.path), allocated: allocatedBlocks(of.path) };
