@@ -68,7 +68,7 @@ const notSound = (path: string, found: string): CsiError =>
   );
 
 /** Copies data into an existing image, rounded outwards to its blocks, and returns how many bytes. Nothing is flushed. */
-export async function copyData(copy: RangesCopy): Promise<bigint> {
+async function copyData(copy: RangesCopy): Promise<bigint> {
   const { from, ranges, path, compression, signal, onProgress } = copy;
   const { sizeBytes, blockBytes } = await readImageHeader(path);
   if (ranges.cost.mergedRanges === 0) return 0n;

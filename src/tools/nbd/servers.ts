@@ -43,8 +43,6 @@ export interface RangesSource extends ServerPlace {
   from: { readonly device: string } | { readonly socketPath: string };
   /** A text file with a line "offset size" for each range; the rest of the device reads as a hole. */
   ranges: string;
-  /** The size is rounded up to a multiple of it: what follows the device reads as zeros. */
-  roundsTo?: bigint;
   /** The size, if it is larger than that of the content: what follows the content reads as zeros, which are data within a range. */
   extendsTo?: bigint;
   /** Where the socket is made, if not in `directory`: in an open directory, wherever the path leads later. */
@@ -53,7 +51,7 @@ export interface RangesSource extends ServerPlace {
 
 /** Serves a content read-only to any number of clients: the ranges are data, and everything else is a hole. */
 export async function serveRanges(source: RangesSource): Promise<NbdServer> {
-  const { from, ranges, roundsTo, extendsTo } = source;
+  const { from, ranges, extendsTo } = source;
   const isDevice = 'device' in from;
   const path = isDevice ? from.device : from.socketPath;
   const device = fileArgument({ path, use: 'read', open: () => open(path) }, 'file=');
@@ -63,12 +61,10 @@ export async function serveRanges(source: RangesSource): Promise<NbdServer> {
     '--readonly',
     socket('--unix='),
     pidFile('--pidfile='),
-    ...(roundsTo === undefined ? [] : ['--filter=truncate']),
     '--filter=extentlist',
     ...(extendsTo === undefined ? [] : ['--filter=truncate']),
     ...(isDevice ? ['file', device] : ['nbd', { prefix: 'socket=', path }]),
     fileArgument(list, 'extentlist='),
-    ...(roundsTo === undefined ? [] : [`round-up=${roundsTo}`]),
     ...(extendsTo === undefined ? [] : [`truncate=${extendsTo}`]),
   ]);
 }
