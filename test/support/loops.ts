@@ -24,10 +24,14 @@ export async function loopOn(native: NativeRunner, file: string, sizeBytes: bigi
   return (await native.run('loopAttach', request)).device.path;
 }
 
-/** The new device of a file. */
+/** The new device of a file. A number that refuses discards since its last use, as those of a killed plugin may, is given up. */
 export function attachLoop(file: string, ...options: string[]): string {
   const command = ['--find', '--show', ...options, file];
-  return execFileSync('losetup', command, { encoding: 'utf8' }).trim();
+  for (;;) {
+    const device = execFileSync('losetup', command, { encoding: 'utf8' }).trim();
+    if (!refusesDiscards(device)) return device;
+    detachLoop(device);
+  }
 }
 
 /** The new device of a file, made as the plugin makes those of its volumes. */
@@ -94,7 +98,7 @@ export function detachLoop(device: string, isOurs: () => boolean = () => true): 
     const fd = openSync(device, 'r');
     try {
       if (!isOurs()) return;
-      refuses = queueSetting(device, 'discard_max_bytes') === '0';
+      refuses = refusesDiscards(device);
       clearLoop(fd);
     } finally {
       closeSync(fd);
@@ -112,6 +116,10 @@ export function detachLoop(device: string, isOurs: () => boolean = () => true): 
     closeSync(control);
   }
 }
+
+/** Although its file could take them. */
+const refusesDiscards = (device: string): boolean =>
+  queueSetting(device, 'discard_max_bytes') === '0' && queueSetting(device, 'discard_max_hw_bytes') !== '0';
 
 function queueSetting(device: string, name: string): string | null {
   try {
