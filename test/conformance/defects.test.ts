@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { CHECKS } from '../../src/tools/conformance/all-checks.js';
 import { isNightly } from '../support/nightly.js';
+import { LOSS_DEFECTS } from './fake/defects-losses.js';
 import { REQUEST_DEFECTS, SHAPE_DEFECTS } from './fake/defects-messages.js';
 import { ORACLE_DEFECTS } from './fake/defects-oracle.js';
 import { RESUME_DEFECTS } from './fake/defects-resume.js';
@@ -10,7 +11,7 @@ import { RPC_DEFECTS } from './fake/defects-rpcs.js';
 import { listOf, proveDefects, proveFailsOnce, proveSkipped } from './fake/prove.js';
 import { refusal } from './fake/refusal.js';
 
-const DEFECTS = listOf(SHAPE_DEFECTS, RESUME_DEFECTS, REQUEST_DEFECTS, ORACLE_DEFECTS, RPC_DEFECTS);
+const DEFECTS = listOf(SHAPE_DEFECTS, RESUME_DEFECTS, REQUEST_DEFECTS, ORACLE_DEFECTS, RPC_DEFECTS, LOSS_DEFECTS);
 
 proveDefects(SHAPE_DEFECTS, REQUEST_DEFECTS, RPC_DEFECTS);
 

@@ -52,7 +52,8 @@ async function judge(
 
 const failuresOf = (results: readonly CheckResult[]): CheckResult[] =>
   results.filter(({ result }) => result === 'failed');
-const detailsOf = (results: readonly CheckResult[]): string[] => results.map(({ id, detail }) => `${id}: ${detail}`);
+const detailsOf = (results: readonly CheckResult[]): string[] =>
+  results.map(({ id, result, detail }) => `${id} ${result}: ${detail}`);
 
 /** Each defect once, with the checks that must catch it. */
 export function listOf(...tables: readonly Defects[]) {
@@ -79,11 +80,12 @@ export function proveEvery(defects: readonly ReturnType<typeof listOf>[number][]
       const others = isNightly ? [...mayAlsoFail, ...controls] : [];
       const only = isOfLosses && isNightly ? controls : [...new Set([...caughtBy, ...others])];
       for (const seed of seeds) {
-        const failed = failuresOf(await judge(defect, only, { seed, timeoutMs }));
-        const ids = failed.map(({ id }) => id);
+        const results = await judge(defect, only, { seed, timeoutMs });
+        const ids = failuresOf(results).map(({ id }) => id);
         const unseen = caughtBy.filter((id) => !ids.includes(id));
         const wrong = ids.filter((id) => ![...caughtBy, ...mayAlsoFail].includes(id));
-        const what = `seed ${seed}; failed:\n${detailsOf(failed).join('\n')}`;
+        const told = results.filter(({ id, result }) => result === 'failed' || unseen.includes(id));
+        const what = `seed ${seed}:\n${detailsOf(told).join('\n')}`;
         assert.deepEqual({ unseen, wrong }, { unseen: [], wrong: [] }, what);
       }
     });
