@@ -50,10 +50,19 @@ export async function sizeOfDeviceAt(path: string): Promise<bigint> {
 
 /** The size of a logical block, which is the smallest write that the device takes. Null for a device that is gone. */
 export async function deviceSectorBytes(device: DeviceNumber): Promise<number | null> {
-  const name = 'queue/logical_block_size';
-  // A partition has the logical blocks of its disk.
-  const bytes = (await attribute(device, name)) ?? (await attribute(device, `../${name}`));
+  const bytes = await queueAttribute(device, 'logical_block_size');
   return bytes === null ? null : Number(bytes);
+}
+
+/** Whether the device says that it takes discards. */
+export async function takesDiscards(device: DeviceNumber): Promise<boolean> {
+  const bytes = await queueAttribute(device, 'discard_max_bytes');
+  return bytes !== null && bytes !== '0';
+}
+
+/** A partition has the queue of its disk. */
+async function queueAttribute(device: DeviceNumber, name: string): Promise<string | null> {
+  return (await attribute(device, `queue/${name}`)) ?? (await attribute(device, `../queue/${name}`));
 }
 
 async function attribute(device: DeviceNumber, name: string): Promise<string | null> {

@@ -3,8 +3,10 @@
  * snapshot that it takes has its list of allocated ranges read and judged at once, as a backup program does; every list that is asked
  * for later is compared with what was written. Knows no loss.
  */
+import { stat } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
-import { StatusCode } from '../../base/errors.js';
+import { errorCode, messageOf, StatusCode } from '../../base/errors.js';
+import { deviceNumberOf, takesDiscards } from '../../base/system/device-attributes.js';
 import { BlockContent, type BlockEditor, expectSameBytes, readImage } from './block-content.js';
 import type { CheckContext } from './check.js';
 import { CheckSkipped, ConformanceFailure, expect } from './failure.js';
@@ -106,12 +108,22 @@ export class LossHistory {
       await change({
         write,
         discard: (offset, length) =>
-          discard(offset, length).catch((cause: unknown) => {
-            if (cause instanceof ConformanceFailure) throw cause;
-            throw new CheckSkipped('the volumes of this driver take no discards, or blkdiscard is missing', { cause });
-          }),
+          discard(offset, length).catch((cause) =>
+            this.#judgeRefusal(`a discard of ${length} bytes at ${offset}`, cause),
+          ),
       });
     });
+  }
+
+  async #judgeRefusal(subject: string, cause: unknown): Promise<never> {
+    if (cause instanceof ConformanceFailure) throw cause;
+    if (errorCode(cause) === 'ENOENT') throw new CheckSkipped('blkdiscard(8) is missing', { cause });
+    if (await takesDiscards(deviceNumberOf(await stat(this.#path)))) {
+      throw new ConformanceFailure(subject, 'success, since the device says that it takes discards', messageOf(cause), {
+        cause,
+      });
+    }
+    throw new CheckSkipped('the volumes of this driver take no discards', { cause });
   }
 
   /** Writes without a flush, takes the snapshot while the device stays open, and resolves to it. */
