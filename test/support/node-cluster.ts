@@ -205,13 +205,16 @@ export class NodeCluster {
   }
 }
 
-/** Repeats a call while a node cannot be reached. */
+/** What sidecars answer with the same call again: a node is away, or still works on a call whose router has ended. */
+const TRY_AGAIN: readonly (number | undefined)[] = [StatusCode.UNAVAILABLE, StatusCode.ABORTED];
+
+/** Repeats a call while a node cannot be reached, or is busy with the object. */
 export async function untilReachable<T>(call: () => Promise<T>): Promise<T> {
   for (;;) {
     try {
       return await call();
     } catch (thrown) {
-      if ((thrown as { code?: number }).code !== StatusCode.UNAVAILABLE) throw thrown;
+      if (!TRY_AGAIN.includes((thrown as { code?: number }).code)) throw thrown;
       await delay(100);
     }
   }
