@@ -146,6 +146,7 @@ async function run() {
   const failures = outcomes.filter((outcome) => failuresOf(outcome) + outcome.left.length > 0);
   for (const failure of failures) reportAgain(failure);
   printFaults(outcomes);
+  printSoaks(outcomes);
   console.log(`\n${sum.passed} passed, ${sum.failed} failed, ${sum.skipped} skipped`);
   if (options.isWhole) printCost(outcomes);
   return sum.failed === 0;
@@ -223,6 +224,17 @@ function printCost(outcomes) {
   console.log(
     `processor ${cpu.toFixed(0)} s; the reference took ${ratio.toFixed(2)} times its record: ${(cpu / ratio).toFixed(0)} s`,
   );
+}
+
+/** What the soaks of the conformance suite have compared, if any (test/conformance/soak.test.ts). */
+function printSoaks(outcomes) {
+  const all = outcomes.map(({ output }) => output).join('\n');
+  const sumOf = (figure) =>
+    [...all.matchAll(new RegExp(`^ *# soak\\.\\w+: ${figure}: (\\d+) `, 'gm'))].reduce((sum, [, value]) => sum + Number(value), 0);
+  const increments = sumOf('increments');
+  if (increments === 0) return;
+  const gib = (sumOf('bytes compared') / 2 ** 30).toFixed(1);
+  console.log(`\n${increments} increments under load, ${gib} GiB compared, ${sumOf('bytes missed')} bytes missed`);
 }
 
 /** How many steps of how many operations had a fault (test/faults, test/guest/thin-crash), or were held, if any. */

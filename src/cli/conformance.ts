@@ -9,6 +9,7 @@ import { othersIn } from '../base/system/own-files.js';
 import { followWay } from '../base/system/own-way.js';
 import { CHECKS } from '../tools/conformance/all-checks.js';
 import type { Check } from '../tools/conformance/check.js';
+import { soakChecks } from '../tools/conformance/checks/soak.js';
 import type { AccessType, SuiteOptions } from '../tools/conformance/options.js';
 import type { CheckResult, Report } from '../tools/conformance/report.js';
 import { countOf } from '../tools/conformance/report.js';
@@ -40,6 +41,7 @@ interface ConformanceOptions extends DriverOptions {
   skip: string[];
   timeout: number;
   seed?: number;
+  soak?: number;
   json: boolean;
   report?: string;
   junit?: string;
@@ -72,7 +74,7 @@ export function addConformanceCommand(program: Command): void {
       }
       assertPatterns(command, options);
       if (options.list) {
-        process.stdout.write(listOf(CHECKS.filter(({ id }) => isSelected(id, options))));
+        process.stdout.write(listOf(checksOf(options).filter(({ id }) => isSelected(id, options))));
         return;
       }
       process.exitCode = await runConformance(suiteOptionsOf(command, options), options);
@@ -92,6 +94,11 @@ function addOptions(command: Command): Command {
     .option('--skip <pattern>', `skip these checks: ${pattern}`, addPattern, [])
     .option('--timeout <seconds>', 'timeout of each check, and of each call including its retries', parsePositive, 60)
     .option('--seed <number>', 'repeat the writes of the run with this seed (default: random, printed)', parseSeed)
+    .option(
+      '--soak <count>',
+      'also compare so many increments of volumes that are written to (checks soak.*)',
+      parsePositive,
+    )
     .option('--json', 'print the report as JSON, instead of the table', false)
     .option('--report <file>', 'also write the report as JSON', parsePath)
     .option('--junit <file>', 'write the report as JUnit XML; - for stdout, instead of the table', parseOutput)
@@ -99,9 +106,12 @@ function addOptions(command: Command): Command {
     .option('--verbose', 'report each check on stderr as it runs', false);
 }
 
-function assertPatterns(command: Command, { only, skip }: ConformanceOptions): void {
-  for (const pattern of [...only, ...skip]) {
-    if (CHECKS.some(({ id }) => matches(id, pattern))) continue;
+const checksOf = ({ soak }: ConformanceOptions): readonly Check[] =>
+  soak === undefined ? CHECKS : [...CHECKS, ...soakChecks(soak)];
+
+function assertPatterns(command: Command, options: ConformanceOptions): void {
+  for (const pattern of [...options.only, ...options.skip]) {
+    if (checksOf(options).some(({ id }) => matches(id, pattern))) continue;
     command.error(`error: no check matches '${pattern}': --list prints them`);
   }
 }
@@ -143,7 +153,8 @@ async function runConformance(options: SuiteOptions, outputs: ConformanceOptions
     interrupt.abort();
   };
   for (const signal of SIGNALS) process.on(signal, onSignal);
-  const total = CHECKS.filter(({ id }) => isSelected(id, options)).length;
+  const checks = checksOf(outputs);
+  const total = checks.filter(({ id }) => isSelected(id, options)).length;
   let ended = 0;
   let failed = 0;
   let running = '';
@@ -157,7 +168,7 @@ async function runConformance(options: SuiteOptions, outputs: ConformanceOptions
     removeWorkDirectory = await makeWorkDirectory(options.workDirectory);
     const workDirectory = await ownWorkDirectory(options.workDirectory);
     const placed = { ...options, workDirectory };
-    const report = await runSuite(CHECKS, placed, {
+    const report = await runSuite(checks, placed, {
       signal: interrupt.signal,
       onStart: (check) => {
         running = check.id;

@@ -35,6 +35,8 @@ plainTest('--list prints every check with its part of the specification, or thos
   assert.match(stdout, /^metadata\.order +must .*\[SnapshotMetadata: Metadata Format\]$/m);
   const some = await conformance(['--list', '--only', 'identity.*', '--seed', '2147483647']);
   assert.ok(some.stdout.split('\n').every((line) => line === '' || line.startsWith('identity.')));
+  const soak = await conformance(['--list', '--soak', '3', '--only', 'soak.*']);
+  assert.deepEqual(soak.stdout.match(/^\S+/gm), ['soak.block', 'soak.mount']);
 });
 
 test('the work directory that a run has made is gone after it, and one that was there stays', async () => {
@@ -64,6 +66,8 @@ plainTest('wrong usage ends with exit code 2 and a message that names the mistak
     [[...socket, '--access', 'file'], /Allowed choices/],
     [[...socket, '--volume-size', '1.5Gi'], /like 64Mi/],
     [[...socket, '--timeout', '0'], /above 0/],
+    [[...socket, '--soak', '0'], /above 0/],
+    [[...socket, '--only', 'soak.*'], /no check matches 'soak.*'/],
     [[...socket, '--secrets', workspace.path('none.json')], /none.json/],
     [[...socket, '--secrets', list], /CreateVolume/],
   ];

@@ -1,6 +1,7 @@
 /** The conformance suite against a plugin of a test, in this process. */
 import assert from 'node:assert/strict';
 import { CHECKS } from '../../src/tools/conformance/all-checks.js';
+import type { Check } from '../../src/tools/conformance/check.js';
 import type { SuiteOptions } from '../../src/tools/conformance/options.js';
 import type { Report, Result } from '../../src/tools/conformance/report.js';
 import { formatTable } from '../../src/tools/conformance/report-table.js';
@@ -58,9 +59,10 @@ export async function assertConforms(
   running: RunningPlugin,
   options: Partial<SuiteOptions>,
   skipped: readonly string[],
+  checks: readonly Check[] = CHECKS,
 ): Promise<void> {
   const suite = suiteOptions(running.plugin.endpoint, running.workspace.path('conformance'), options);
-  const report = await runSuite(CHECKS, suite);
+  const report = await runSuite(checks, suite);
   assert.deepEqual(idsOf(report, 'failed'), [], formatTable(report));
   assert.deepEqual(idsOf(report, 'skipped'), [...skipped].sort(), formatTable(report));
   for (const { id, seconds } of report.results.filter((entry) => entry.seconds > 1))

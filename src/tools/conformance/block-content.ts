@@ -23,7 +23,7 @@ const BLOCK_SIZES = [512, 4096, CHUNK_BYTES] as const;
 const READ_BYTES = 1 << 20;
 const ZEROS = Buffer.alloc(CHUNK_BYTES);
 /** The PATH of a user often lacks the sbin directories. */
-const ENVIRONMENT = { ...process.env, PATH: `${process.env['PATH']}:/usr/sbin:/sbin` };
+export const PROGRAM_PATHS = { ...process.env, PATH: `${process.env['PATH']}:/usr/sbin:/sbin` };
 const run = promisify(execFile);
 
 export interface BlockEditor {
@@ -285,9 +285,9 @@ export class BlockContent {
 }
 
 /** A process of its own opens the device, so what this process has written before may reach the device later. */
-async function discard(path: string, offset: number, length: number): Promise<void> {
+export async function discard(path: string, offset: number, length: number): Promise<void> {
   const range = ['--offset', `${offset}`, '--length', `${length}`];
-  await run('blkdiscard', ['--force', ...range, path], { env: ENVIRONMENT });
+  await run('blkdiscard', ['--force', ...range, path], { env: PROGRAM_PATHS });
 }
 
 /** Writes the block to every second place of its size, durably. */
@@ -338,7 +338,7 @@ export function expectSameBytes(subject: string, wanted: Image, found: Image): v
   }
 }
 
-async function readFully(device: FileHandle, bytes: Buffer, offset: number, sizeBytes: number): Promise<void> {
+export async function readFully(device: FileHandle, bytes: Buffer, offset: number, sizeBytes: number): Promise<void> {
   let done = 0;
   while (done < bytes.length) {
     const bytesRead = await readAt(device, bytes.subarray(done), offset + done);

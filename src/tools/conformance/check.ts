@@ -24,6 +24,8 @@ export interface Check {
    */
   readonly level: 'must' | 'should';
   readonly needs: readonly Need[];
+  /** How many times as long as others the check may take; 1 if left out. */
+  readonly timeouts?: number;
   run(context: CheckContext): Promise<void>;
 }
 

@@ -204,7 +204,7 @@ class SuiteRun {
 
   /** Returns the result. At the timeout, or when the run is cut off, the check has a grace period to stop. */
   async #judge(check: Check, context: CheckContext, ending: AbortController): Promise<Outcome> {
-    const { timeoutMs } = this.options;
+    const timeoutMs = this.options.timeoutMs * (check.timeouts ?? 1);
     const verdict = check.run(context).then(
       (): Outcome => ({ result: 'passed', detail: null }),
       (thrown: unknown): Outcome => this.#outcomeOf(thrown, check),

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { mkdir } from 'node:fs/promises';
 import { after } from 'node:test';
 import { CHECKS } from '../../../src/tools/conformance/all-checks.js';
+import type { Check } from '../../../src/tools/conformance/check.js';
 import type { CheckResult } from '../../../src/tools/conformance/report.js';
 import { matches, runSuite } from '../../../src/tools/conformance/runner.js';
 import { suiteOptions } from '../../support/conformance-run.js';
@@ -27,15 +28,16 @@ let judged = 0;
 after(() => workspace.dispose());
 
 interface Judged {
+  checks?: readonly Check[];
   seed?: number;
   volumeSizeBytes?: number;
   timeoutMs?: number | undefined;
 }
 
-async function judge(
+export async function judge(
   deviation: Deviation,
   only: readonly string[],
-  { seed = 1, volumeSizeBytes = VOLUME_BYTES, timeoutMs = TIMEOUT_MS }: Judged = {},
+  { checks = CHECKS, seed = 1, volumeSizeBytes = VOLUME_BYTES, timeoutMs = TIMEOUT_MS }: Judged = {},
 ): Promise<readonly CheckResult[]> {
   judged += 1;
   const driver = await FakeDriver.start(workspace.path(`driver-${judged}`), deviation);
@@ -44,7 +46,7 @@ async function judge(
   try {
     const options = { access: ['block'] as const, volumeSizeBytes, only, timeoutMs, seed };
     const endpoint = `unix://${driver.socketPath}`;
-    return (await runSuite(CHECKS, suiteOptions(endpoint, workDirectory, options))).results;
+    return (await runSuite(checks, suiteOptions(endpoint, workDirectory, options))).results;
   } finally {
     await driver.stop();
   }

@@ -2,27 +2,18 @@
  * Compares lists with the bytes of mounted volumes. What a file system writes cannot be predicted, so
  * the snapshots are restored as raw block volumes, where the driver supports that, and read.
  */
-import { StatusCode } from '../../../base/errors.js';
 import { readImage } from '../block-content.js';
 import { type CheckContext, checksOf } from '../check.js';
-import { CheckSkipped, ConformanceFailure } from '../failure.js';
 import { allocatedOf, deltaOf } from '../list-request.js';
 import { readList } from '../lists.js';
 import { changeFiles } from '../mount-content.js';
 import type { Snapshot } from '../objects.js';
 import { volumeSizeOf } from '../options.js';
 import { expectSound, type Image, type Judgement, OverReport, zeroImage } from '../oracle.js';
-import { describeRefusal } from '../refusal.js';
+import { withRestored } from '../restored-snapshot.js';
 
 const NEEDS = ['metadata', 'snapshots', 'volumes', 'publish', 'mount'] as const;
 const CHANGES = 60;
-/** Statuses of a driver that does not restore the snapshot of a file system as a raw block volume. */
-const UNSUPPORTED: readonly number[] = [
-  StatusCode.INVALID_ARGUMENT,
-  StatusCode.FAILED_PRECONDITION,
-  StatusCode.UNIMPLEMENTED,
-];
-
 /** Takes snapshots of a mounted volume, and changes files in between. */
 async function makeSnapshots(context: CheckContext, count: number): Promise<Snapshot[]> {
   const { volumes, random } = context;
@@ -37,27 +28,9 @@ async function makeSnapshots(context: CheckContext, count: number): Promise<Snap
   return snapshots;
 }
 
-async function imageOf(context: CheckContext, snapshot: Snapshot): Promise<Image> {
-  const { volumes, driver, options } = context;
-  const name = volumes.name();
-  const sizeBytes = snapshot.sizeBytes === 0 ? volumeSizeOf(options, 'mount') : snapshot.sizeBytes;
-  const spec = { access: 'block', snapshotId: snapshot.id, sizeBytes } as const;
-  const request = volumes.createRequest(name, spec);
-  const { response, refusal } = await driver.outcome('CreateVolume', request);
-  if (refusal !== null) {
-    const found = describeRefusal(refusal);
-    if (UNSUPPORTED.includes(refusal.code)) {
-      throw new CheckSkipped(
-        `the content cannot be read: restoring the snapshot as a raw block volume was refused: ${found}`,
-      );
-    }
-    throw new ConformanceFailure('CreateVolume from a snapshot', 'OK', found);
-  }
-  const restored = volumes.adopt(name, spec, response['volume']);
-  const image = await readImage(await volumes.publish(restored), restored.sizeBytes);
-  await volumes.unpublish(restored);
-  await volumes.delete(restored);
-  return image;
+function imageOf(context: CheckContext, snapshot: Snapshot): Promise<Image> {
+  const sizeBytes = snapshot.sizeBytes === 0 ? volumeSizeOf(context.options, 'mount') : snapshot.sizeBytes;
+  return withRestored(context, snapshot, sizeBytes, readImage);
 }
 
 function reportJudgement(context: CheckContext, judgement: Judgement): void {
