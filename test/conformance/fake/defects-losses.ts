@@ -9,6 +9,8 @@ import type { MetadataSteps, Query } from './metadata.js';
 import { Refusal, refusal } from './refusal.js';
 import { contentOf, type Snapshot, type State, type Volume } from './state.js';
 
+/** XFS allocates for copy-on-write in extents of 128 KiB by default. */
+const cowExtentOf = (block: number): number => Math.floor((block * BLOCK_BYTES) / (128 << 10));
 const ZEROS = Buffer.alloc(BLOCK_BYTES);
 const OBJECT_BYTES = 4 << 20;
 const GROUP_BLOCKS = (512 << 10) / BLOCK_BYTES;
@@ -310,6 +312,18 @@ export const LOSS_DEFECTS: Defects = {
         'loss.elastio-discard',
         'loss.wyng-interrupted',
       ],
+    },
+  },
+  'loss.xfs-cow-hole': {
+    'skips what is written into holes beside blocks of a snapshot that are rewritten': {
+      ...after('blocks', (blocks, { base, target }, state) => {
+        const before = base ?? previousOf(target, state);
+        if (before === null) return blocks;
+        const [old, written] = [new Set(before.allocated), differingBlocks(target.bytes, before.bytes)];
+        const copied = new Set(written.filter((block) => old.has(block)).map(cowExtentOf));
+        return blocks.filter((block) => old.has(block) || !copied.has(cowExtentOf(block)));
+      }),
+      mayAlsoFail: ['loss.vmware-growth', 'loss.vsphere-one-page'],
     },
   },
   'loss.elastio-discard': {

@@ -95,6 +95,22 @@ async function zerosComeBack(context: CheckContext): Promise<void> {
   await history.expectRestorable(second);
 }
 
+async function holesBesideShared(context: CheckContext): Promise<void> {
+  const history = await LossHistory.start(context);
+  const starts = Array.from({ length: Math.floor(history.at(1 / 2) / (2 * PART)) }, (_, index) => index * 2 * PART);
+  await history.write(...starts.map((start) => [start, PART / 2] as const));
+  const base = await history.snapshot();
+  const taken = [base];
+  // Each round rewrites blocks that the snapshots share, and writes into the hole behind them before anything is flushed.
+  for (const offset of [UNIT, 4 * UNIT]) {
+    await history.write(
+      ...starts.flatMap((start) => [[start + offset, UNIT] as const, [start + PART / 2 + offset, UNIT] as const]),
+    );
+    taken.push(await history.snapshot());
+  }
+  await history.expectAllDeltas(taken);
+}
+
 export const lossOfZerosChecks = checksOf([...OF_LISTS, 'block'], 'Losses: discards and zeros', [
   {
     id: 'loss.ceph-clean-discard',
@@ -119,6 +135,12 @@ export const lossOfZerosChecks = checksOf([...OF_LISTS, 'block'], 'Losses: disca
     rule: 'SM24',
     title: 'a discard up to the end of the volume is a change (btrfs, 2018)',
     run: trailingHole,
+  },
+  {
+    id: 'loss.xfs-cow-hole',
+    rule: 'SM24',
+    title: 'what is written into a hole beside blocks that a snapshot shares is a change (XFS, 2024)',
+    run: holesBesideShared,
   },
   {
     id: 'loss.elastio-discard',
