@@ -47,6 +47,7 @@ class Soak {
   readonly #started = performance.now();
   /** Whether bases are deleted before they are asked for: until the driver refuses one. */
   #deletes = true;
+  #grows: boolean;
   #increments = 0;
   #comparedBytes = 0;
   #missedBytes = 0;
@@ -56,6 +57,7 @@ class Soak {
     private readonly volume: Volume,
     private readonly access: AccessType,
   ) {
+    this.#grows = context.advertised.expansion.has('ONLINE');
     this.#directory = join(context.options.workDirectory, context.volumes.name());
   }
 
@@ -159,12 +161,24 @@ class Soak {
   }
 
   async #discardOrGrow(load: SoakLoad): Promise<void> {
+    if (this.#increments % 6 === 5 && (await this.#grow())) return;
+    if ((await load.discard(this.context.random)) || (await this.#grow())) return;
+    this.context.note('the volumes of this driver take no discards and do not grow while they are written to');
+  }
+
+  /** False if the volume cannot grow while it is in use; whether it has to is judged by other checks. */
+  async #grow(): Promise<boolean> {
     const { context, volume } = this;
-    const grows = context.advertised.expansion.has('ONLINE');
-    if (grows && this.#increments % 6 === 5) return context.volumes.expand(volume, volume.sizeBytes + GROWTH_BYTES);
-    if (await load.discard(context.random)) return;
-    if (grows) return context.volumes.expand(volume, volume.sizeBytes + GROWTH_BYTES);
-    context.note('the volumes of this driver take no discards and do not grow while they are in use');
+    if (!this.#grows) return false;
+    try {
+      await context.volumes.expand(volume, volume.sizeBytes + GROWTH_BYTES);
+      return true;
+    } catch (thrown) {
+      if (!(thrown instanceof ConformanceFailure)) throw thrown;
+      this.#grows = false;
+      context.note(`the volume does not grow while it is written to: ${thrown.message}`);
+      return false;
+    }
   }
 
   #sizeOf({ sizeBytes }: Snapshot): number {
