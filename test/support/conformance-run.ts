@@ -6,8 +6,9 @@ import type { SuiteOptions } from '../../src/tools/conformance/options.js';
 import type { Report, Result } from '../../src/tools/conformance/report.js';
 import { formatTable } from '../../src/tools/conformance/report-table.js';
 import { runSuite } from '../../src/tools/conformance/runner.js';
+import type { AnyPlugin } from './plugin.js';
 import { seededRandom } from './random.js';
-import type { RunningPlugin } from './running-plugin.js';
+import type { RunningPluginBy } from './running-plugin.js';
 
 /** Checks that need mounted volumes. */
 export const MOUNT_ONLY = ['delta.content-mount', 'allocated.content-mount'] as const;
@@ -56,7 +57,7 @@ export function suiteOptions(
 
 /** Every check against the running plugin: none fails, and these and no others are skipped. */
 export async function assertConforms(
-  running: RunningPlugin,
+  running: RunningPluginBy<AnyPlugin>,
   options: Partial<SuiteOptions>,
   skipped: readonly string[],
   checks: readonly Check[] = CHECKS,

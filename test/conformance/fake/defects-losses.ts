@@ -191,6 +191,7 @@ export const LOSS_DEFECTS: Defects = {
       }),
       mayAlsoFail: [
         'loss.ceph-clean-discard',
+        'loss.xfs-cow-hole',
         'loss.elastio-discard',
         'loss.thin-delta-last-range',
         'loss.thin-delta-neighbours',
@@ -309,6 +310,7 @@ export const LOSS_DEFECTS: Defects = {
         'loss.host-path-offset',
         'loss.ceph-parent',
         'loss.virtnbdbackup-growth',
+        'loss.xfs-cow-hole',
         'loss.elastio-discard',
         'loss.wyng-interrupted',
       ],
