@@ -145,8 +145,7 @@ async function run() {
   if (options.record) record(outcomes);
   const failures = outcomes.filter((outcome) => failuresOf(outcome) + outcome.left.length > 0);
   for (const failure of failures) reportAgain(failure);
-  printFaults(outcomes);
-  printSoaks(outcomes);
+  printCounts(outcomes);
   console.log(`\n${sum.passed} passed, ${sum.failed} failed, ${sum.skipped} skipped`);
   if (options.isWhole) printCost(outcomes);
   return sum.failed === 0;
@@ -226,31 +225,33 @@ function printCost(outcomes) {
   );
 }
 
-/** What the soaks of the conformance suite have compared, if any (test/conformance/soak.test.ts). */
-function printSoaks(outcomes) {
-  const all = outcomes.map(({ output }) => output).join('\n');
-  const sumOf = (figure) =>
-    [...all.matchAll(new RegExp(`^ *# soak\\.\\w+: ${figure}: (\\d+) `, 'gm'))].reduce((sum, [, value]) => sum + Number(value), 0);
-  const increments = sumOf('increments');
-  if (increments === 0) return;
-  const gib = (sumOf('bytes compared') / 2 ** 30).toFixed(1);
-  console.log(`\n${increments} increments under load, ${gib} GiB compared, ${sumOf('bytes missed')} bytes missed`);
-}
-
-/** How many steps of how many operations had a fault (test/faults, test/guest/thin-crash), or were held, if any. */
-function printFaults(outcomes) {
-  const totalsOf = (line) => {
-    const found = outcomes.flatMap(({ output }) => [...output.matchAll(line)]);
+/** What the tests have counted, each count in a line of its own (docs/proof.md): the numbers of all jobs are added up. */
+function printCounts(outcomes) {
+  const output = outcomes.map((outcome) => outcome.output).join('\n');
+  const sumsOf = (line) => {
+    const found = [...output.matchAll(line)];
     const total = (place) => found.reduce((sum, match) => sum + Number(match[place] ?? 0), 0);
     return found.length === 0 ? null : [1, 2, 3, 4].map(total);
   };
-  const faults = totalsOf(/^ *# (\d+) of (\d+) steps of (\d+) operations were killed(?:, (\d+) failed)?$/gm);
-  if (faults !== null) {
-    const [killed, steps, operations, failed] = faults;
-    console.log(`\n${killed} of ${steps} steps of ${operations} operations were killed, ${failed} failed`);
-  }
-  const stalls = totalsOf(/^ *# (\d+) operations, (\d+) steps held, /gm);
-  if (stalls !== null) console.log(`\n${stalls[1]} steps of ${stalls[0]} operations were held`);
+  const print = (line, say) => {
+    const sums = sumsOf(line);
+    if (sums !== null) console.log(`\n${say(...sums)}`);
+  };
+  // test/faults, test/guest/thin-crash
+  print(/^ *# (\d+) of (\d+) steps of (\d+) operations were killed(?:, (\d+) failed)?$/gm, (killed, steps, operations, failed) =>
+    `${killed} of ${steps} steps of ${operations} operations were killed, ${failed} failed`,
+  );
+  print(/^ *# (\d+) operations, (\d+) steps held, /gm, (operations, held) => `${held} steps of ${operations} operations were held`);
+  print(/^ *# (?:.* )?(\d+) (?:histories|orders)\b/gm, (all) => `${all} histories and orders were enumerated`);
+  print(/^ *# (?:.* )?(\d+) lists, (\d+) sectors compared/gm, (lists, sectors) =>
+    `${lists} lists were compared with ${sectors} sectors`,
+  );
+  // test/conformance/soak, test/guest/soak
+  print(/^ *# soak\.\w+: increments: (\d+) /gm, (increments) => {
+    const [bytes = 0] = sumsOf(/^ *# soak\.\w+: bytes compared: (\d+) /gm) ?? [];
+    const [missed = 0] = sumsOf(/^ *# soak\.\w+: bytes missed: (\d+) /gm) ?? [];
+    return `${increments} increments under load: ${(bytes / 2 ** 30).toFixed(1)} GiB compared, ${missed} bytes missed`;
+  });
 }
 
 /** Wall clock and processor of each job that passed. Forgets test files that are gone. */
