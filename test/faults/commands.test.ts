@@ -22,8 +22,8 @@ import { faultTests } from './fault-tests.js';
 import { all, type Choice, one, onePerKind } from './faults.js';
 import { callOf, kindOf } from './steps.js';
 
-/** Of each program in all operations the first one. */
-const onePerStart = onePerKind((step) => step.replace(/ #\d+$/, ''));
+/** Of each program in all operations the first start, and the one that copies. */
+const onePerStart = onePerKind((step) => (/\/qemu-img #2$/.test(step) ? step : step.replace(/ #\d+$/, '')));
 const firstStarts: Choice = (operation, steps) =>
   onePerStart(
     operation,
@@ -41,8 +41,9 @@ faultTests('faults-commands', {
       { kills: onePerKind(callOf, one), failures: firstStarts },
   pools: ['xfs'],
   operations: [
-    PRUNE,
+    // The first one: what may happen while qemu-img copies happens here.
     INCREMENTAL_BACKUP,
+    PRUNE,
     RESTORE_TO_FILE,
     RESTORE_IN_PLACE,
     NBD,

@@ -64,42 +64,40 @@ function succeeded(ended: Ended): Ended {
 
 const PROGRAM_FAILED = /(nbdkit|qemu-nbd|nbdcopy|qemu-img|rclone), started to |rclone could not /;
 
-/** All of a command runs when nbdcopy starts. */
-function failuresAt(kinds: 'backup' | 'copies' | 'programs') {
+/** What starts when all else of a command runs. */
+const COPIERS = { backup: 'qemu-img #2', copies: 'qemu-img #2', transfer: 'nbdcopy #1', programs: null };
+
+function failuresAt(kinds: keyof typeof COPIERS) {
   return (scene: Scene, step: string): Failure[] => {
     const found: Failure[] = [];
     const add = (what: string, until: () => Promise<void>, judge: Failure['judge']): void => {
       found.push({ what, fault: { step, does: 'wait', until }, judge });
     };
     const program = /^exec .*\/([^/]+) #\d+$/.exec(step)?.[1];
-    const isCopy = program === 'nbdcopy';
-    const dead = fails(scene, [1, 5, 8], PROGRAM_FAILED);
+    const copier = COPIERS[kinds];
+    const isCopy = copier !== null && step.endsWith(`/${copier}`);
+    const failed = fails(scene, [1, 5, 8], PROGRAM_FAILED);
+    // What an rclone that dies has not compared, another one does. The first two are asked for the configuration, and serve.
+    const dead = program === 'rclone' && !/ #[12]$/.test(step) ? unlessDone(failed) : failed;
     if (program !== undefined) {
       found.push({ what: 'the program dies', fault: { step, does: 'die alone' }, judge: dead });
     }
-    for (const server of isCopy ? ['nbdkit', 'qemu-nbd'] : []) {
-      add(`${server} dies`, async () => killChildren(current, server), dead);
+    for (const server of isCopy && kinds === 'transfer' ? ['nbdkit', 'qemu-nbd'] : []) {
+      add(`${server} dies`, async () => killChildren(current, server), failed);
     }
     if (program === undefined || isCopy) {
       // A second signal would end it at once.
       const stop = async (): Promise<void> => void (current?.killed || current?.kill('SIGTERM'));
-      const stopped = fails(scene, [130], /^/);
-      // What is complete already is no failure.
-      add('the command is told to end', stop, (call) =>
-        call.then(
-          () => undefined,
-          () => stopped(call),
-        ),
-      );
+      add('the command is told to end', stop, unlessDone(fails(scene, [130], /^/)));
     }
-    if (kinds === 'programs' || !isCopy) return found;
+    if (!isCopy) return found;
     const restart = async (): Promise<void> => {
       await scene.kill();
       await scene.start();
     };
     // It may go on, or fail and leave its volume to the next one.
     add('the plugin dies', restart, async () => undefined);
-    if (kinds === 'copies') return found;
+    if (kinds !== 'backup') return found;
     const another = async (): Promise<void> => {
       const args = ['backup', snapshotOf(scene, 2), '--to', repositoryOf(scene)];
       const { code, stderr } = await undisturbed(scene, ...args);
@@ -120,6 +118,15 @@ function failuresAt(kinds: 'backup' | 'copies' | 'programs') {
     return found;
   };
 }
+
+/** What is complete already is no failure. */
+const unlessDone =
+  (judge: Failure['judge']): Failure['judge'] =>
+  (call) =>
+    call.then(
+      () => undefined,
+      () => judge(call),
+    );
 
 /** With such a code and message, and with nothing left. */
 function fails(scene: Scene, codes: readonly number[], message: RegExp): Failure['judge'] {
@@ -187,7 +194,7 @@ const BY_COMMAND: Pick<Operation, 'steps' | 'recover'> = {
 function onRepository(
   name: string,
   backups: number,
-  kinds: 'backup' | 'copies' | 'programs',
+  kinds: keyof typeof COPIERS,
   attempt: (scene: Scene, repository: string) => Omit<Attempt, 'undo'>,
 ): Operation {
   return {
@@ -329,9 +336,9 @@ export const RESTORE_TO_VOLUME: Operation = onRepository(
 
 /** The resident gets what its last snapshot has. What a command that does not succeed leaves is the snapshot of before, at most. */
 export const RESTORE_IN_PLACE: Operation = {
-  ...onRepository('restore in place', SNAPSHOTS, 'copies', () => ({ call: async () => undefined })),
+  ...onRepository('restore in place', SNAPSHOTS, 'transfer', () => ({ call: async () => undefined })),
   failuresAt: (scene, step) =>
-    failuresAt('copies')(scene, step).map(({ what, fault }) => ({
+    failuresAt('transfer')(scene, step).map(({ what, fault }) => ({
       what,
       fault,
       judge: async (call) => {
@@ -348,7 +355,7 @@ export const RESTORE_IN_PLACE: Operation = {
     })),
   prepare: async (scene) => {
     const { volume } = scene.resident('block');
-    const operation = onRepository('restore in place', SNAPSHOTS, 'copies', (_scene, repository) => ({
+    const operation = onRepository('restore in place', SNAPSHOTS, 'transfer', (_scene, repository) => ({
       makes: 1,
       call: () => command(scene, ['restore', repository, '--snapshot', snapshotOf(scene, SNAPSHOTS - 1), '--in-place']),
       check: async () => {
