@@ -48,6 +48,7 @@ class Soak {
   /** Whether bases are deleted before they are asked for: until the driver refuses one. */
   #deletes = true;
   #grows: boolean;
+  #copies = 0;
   #increments = 0;
   #comparedBytes = 0;
   #missedBytes = 0;
@@ -95,10 +96,10 @@ class Soak {
     await load.keepWriting(WRITTEN_BYTES, 0);
     const snapshot = await this.context.volumes.snapshot(this.volume);
     const { entries } = await readList(this.context, allocatedOf(snapshot));
-    const path = join(this.#directory, snapshot.id);
+    const path = this.#newPath();
     const sizeBytes = this.#sizeOf(snapshot);
     await (await open(path, 'wx')).close();
-    await this.#reading(snapshot, (device) => this.#apply(`the first snapshot`, { path, sizeBytes, device, entries }));
+    await this.#reading(snapshot, (device) => this.#apply('an empty volume', { path, sizeBytes, device, entries }));
     return { snapshot, path, sizeBytes, isDeleted: false };
   }
 
@@ -106,15 +107,10 @@ class Soak {
   async #next(last: Copy): Promise<Copy> {
     const { context } = this;
     const snapshot = await context.volumes.snapshot(this.volume);
-    const copy = {
-      snapshot,
-      path: join(this.#directory, snapshot.id),
-      sizeBytes: this.#sizeOf(snapshot),
-      isDeleted: false,
-    };
+    const copy = { snapshot, path: this.#newPath(), sizeBytes: this.#sizeOf(snapshot), isDeleted: false };
     const { entries } = await readList(context, deltaOf(last.snapshot, snapshot));
     const older = this.#older.length > 0 ? context.random.pick(this.#older) : null;
-    const isAsked = older !== null && (await this.#listFrom(older, snapshot));
+    const olderEntries = older === null ? null : await this.#listFrom(older, snapshot);
     await this.#reading(snapshot, async (device) => {
       await copyFile(last.path, copy.path, constants.COPYFILE_FICLONE);
       const changed = await this.#apply('the snapshot before', { ...copy, device, entries });
@@ -124,11 +120,11 @@ class Soak {
         `${CHANGED_BYTES} bytes that change in each increment`,
         () => `${changed}`,
       );
-      if (older === null || isAsked === false) return;
-      const path = `${copy.path}-older`;
+      if (older === null || olderEntries === null) return;
+      const path = this.#newPath();
       await copyFile(older.path, path, constants.COPYFILE_FICLONE);
       const base = `${older.isDeleted ? 'a deleted' : 'an older'} snapshot`;
-      await this.#apply(base, { path, sizeBytes: copy.sizeBytes, device, entries: isAsked });
+      await this.#apply(base, { path, sizeBytes: copy.sizeBytes, device, entries: olderEntries });
       await rm(path);
     });
     this.#older.push(last);
@@ -136,8 +132,8 @@ class Soak {
     return copy;
   }
 
-  /** The list from an older snapshot, which is deleted before in half of the cases; false if the driver has no such lists. */
-  async #listFrom(older: Copy, snapshot: Snapshot): Promise<readonly Entry[] | false> {
+  /** The list from an older snapshot, which is deleted before in half of the cases; null if the driver has no such lists. */
+  async #listFrom(older: Copy, snapshot: Snapshot): Promise<readonly Entry[] | null> {
     const { context } = this;
     if (this.#deletes && !older.isDeleted && context.random.below(2) === 0) {
       await context.volumes.deleteSnapshot(older.snapshot);
@@ -151,7 +147,7 @@ class Soak {
     context.note('the driver gives no delta from a deleted base, so live bases alone were compared');
     this.#deletes = false;
     await this.#forget(older);
-    return false;
+    return null;
   }
 
   async #forget(copy: Copy): Promise<void> {
@@ -179,6 +175,12 @@ class Soak {
       context.note(`the volume does not grow while it is written to: ${thrown.message}`);
       return false;
     }
+  }
+
+  /** Ids of snapshots are the driver's, and may be anything. */
+  #newPath(): string {
+    this.#copies += 1;
+    return join(this.#directory, `copy-${this.#copies}`);
   }
 
   #sizeOf({ sizeBytes }: Snapshot): number {
