@@ -8,7 +8,7 @@ import type { Volumes } from './volumes.js';
 
 /** The number of changes for each access type. */
 export type ChangeCounts = Readonly<Record<AccessType, number>>;
-type Change = (counts: ChangeCounts) => Promise<void>;
+type Change = (counts: ChangeCounts) => Promise<unknown>;
 
 interface ChangedPair {
   readonly volume: Volume;
