@@ -38,8 +38,8 @@ export interface Target {
 }
 
 export class SoakLoad {
-  readonly #writers: Promise<unknown>[] = [];
-  readonly #ended = new AbortController();
+  readonly #writers: readonly Promise<void>[];
+  #isOver = false;
   #failure: unknown = null;
   #writtenBytes = 0;
 
@@ -48,12 +48,11 @@ export class SoakLoad {
     writers: readonly Writer[],
     private readonly close: () => Promise<void>,
   ) {
-    for (const writer of writers) {
-      const repeated = this.#repeat(writer).catch((thrown: unknown) => {
+    this.#writers = writers.map((writer) =>
+      this.#repeat(writer).catch((thrown: unknown) => {
         this.#failure ??= thrown;
-      });
-      this.#writers.push(repeated);
-    }
+      }),
+    );
   }
 
   static async start(target: Target): Promise<SoakLoad> {
@@ -114,7 +113,7 @@ export class SoakLoad {
   }
 
   async #repeat(writer: Writer): Promise<void> {
-    while (!this.#ended.signal.aborted) {
+    while (!this.#isOver) {
       this.#writtenBytes += await writer();
       await delay(PAUSE_MS);
     }
@@ -141,7 +140,7 @@ export class SoakLoad {
   }
 
   async stop(): Promise<void> {
-    this.#ended.abort();
+    this.#isOver = true;
     await Promise.all(this.#writers);
     await this.close();
   }
