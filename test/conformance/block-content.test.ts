@@ -2,9 +2,9 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, test } from 'node:test';
-import { BlockContent, readImage } from '../../src/tools/conformance/block-content.js';
+import { BlockContent, discard, readImage } from '../../src/tools/conformance/block-content.js';
 import { Random } from '../../src/tools/random.js';
-import { sparseFile } from '../support/loops.js';
+import { attachLoop, detachLoop, sparseFile } from '../support/loops.js';
 import { Workspace } from '../support/workspace.js';
 
 const MIB = 1 << 20;
@@ -28,6 +28,25 @@ test('a device that cannot be read is named with the place and the error', async
     name: 'ConformanceFailure',
     message: 'reading the published device at 0: expected its bytes, found EISDIR',
   });
+});
+
+test('a device that says that it takes discards and refuses one fails; one that takes none is skipped', async () => {
+  const file = fileOf('discards', MIB);
+  await assert.rejects(discard(file, 0, 4096), {
+    name: 'CheckSkipped',
+    message: 'the volumes of this driver take no discards',
+  });
+  const device = attachLoop(file);
+  try {
+    await discard(device, 0, 4096);
+    await assert.rejects(discard(device, 2 * MIB, 4096), {
+      name: 'ConformanceFailure',
+      message:
+        /^a discard of 4096 bytes at 2097152: expected success, since the device says that it takes discards, found /,
+    });
+  } finally {
+    detachLoop(device);
+  }
 });
 
 /** The offsets of bytes that differ. */

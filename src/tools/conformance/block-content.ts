@@ -3,11 +3,12 @@
  * model of every byte. It never reads the driver's own files.
  */
 import { execFile } from 'node:child_process';
-import { type FileHandle, open } from 'node:fs/promises';
+import { type FileHandle, open, stat } from 'node:fs/promises';
 import { promisify } from 'node:util';
-import { errorCode } from '../../base/errors.js';
+import { errorCode, messageOf } from '../../base/errors.js';
+import { deviceNumberOf, takesDiscards } from '../../base/system/device-attributes.js';
 import type { Random } from '../random.js';
-import { ConformanceFailure } from './failure.js';
+import { CheckSkipped, ConformanceFailure } from './failure.js';
 import { CHUNK_BYTES, chunkOf, fullImage, type Image } from './oracle.js';
 
 type Operation = 'write' | 'partial' | 'rewrite' | 'zeros' | 'discard';
@@ -28,7 +29,7 @@ const run = promisify(execFile);
 
 export interface BlockEditor {
   write(offset: number, bytes: Buffer): Promise<void>;
-  /** Rejects if the device refuses. What the range reads as afterwards becomes part of the model. */
+  /** Throws CheckSkipped if the device takes no discards. What the range reads as afterwards becomes part of the model. */
   discard(offset: number, length: number): Promise<void>;
 }
 
@@ -226,13 +227,14 @@ export class BlockContent {
     });
   }
 
-  /** Discards a range, or writes zeros if the device refuses the discard. */
+  /** Discards a range, or writes zeros if the device takes no discards. */
   async #discard(device: FileHandle, path: string, offset: number, length: number): Promise<void> {
     await this.#remember(device, offset, length, async () => {
       try {
         await device.sync();
         await discard(path, offset, length);
-      } catch {
+      } catch (thrown) {
+        if (!(thrown instanceof CheckSkipped)) throw thrown;
         await device.write(Buffer.alloc(length), 0, length, offset);
       }
       // A discard promises nothing about what is read afterwards.
@@ -284,10 +286,24 @@ export class BlockContent {
   }
 }
 
-/** A process of its own opens the device, so what this process has written before may reach the device later. */
+/**
+ * Throws CheckSkipped if the device takes no discards. A device that says that it takes them and refuses one fails the check.
+ * A process of its own opens the device, so what this process has written before may reach the device later.
+ */
 export async function discard(path: string, offset: number, length: number): Promise<void> {
   const range = ['--offset', `${offset}`, '--length', `${length}`];
-  await run('blkdiscard', ['--force', ...range, path], { env: PROGRAM_PATHS });
+  try {
+    await run('blkdiscard', ['--force', ...range, path], { env: PROGRAM_PATHS });
+  } catch (cause) {
+    if (errorCode(cause) === 'ENOENT') throw new CheckSkipped('blkdiscard(8) is missing', { cause });
+    if (!(await takesDiscards(deviceNumberOf(await stat(path))))) {
+      throw new CheckSkipped('the volumes of this driver take no discards', { cause });
+    }
+    const subject = `a discard of ${length} bytes at ${offset}`;
+    throw new ConformanceFailure(subject, 'success, since the device says that it takes discards', messageOf(cause), {
+      cause,
+    });
+  }
 }
 
 /** Writes the block to every second place of its size, durably. */

@@ -3,13 +3,11 @@
  * snapshot that it takes has its list of allocated ranges read and judged at once, as a backup program does; every list that is asked
  * for later is compared with what was written. Knows no loss.
  */
-import { stat } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
-import { errorCode, messageOf, StatusCode } from '../../base/errors.js';
-import { deviceNumberOf, takesDiscards } from '../../base/system/device-attributes.js';
+import { StatusCode } from '../../base/errors.js';
 import { BlockContent, type BlockEditor, expectSameBytes, readImage } from './block-content.js';
 import type { CheckContext } from './check.js';
-import { CheckSkipped, ConformanceFailure, expect } from './failure.js';
+import { CheckSkipped, expect } from './failure.js';
 import { allocatedOf, deltaOf } from './list-request.js';
 import { type ListFields, type MetadataList, readList, readToEnd } from './lists.js';
 import type { Snapshot, Volume } from './objects.js';
@@ -104,26 +102,7 @@ export class LossHistory {
 
   /** Makes changes between which nobody asks for a flush. Throws CheckSkipped if the device takes no discards. */
   async edit(change: (editor: BlockEditor) => Promise<void>): Promise<void> {
-    await this.content.edit(this.#path, async ({ write, discard }) => {
-      await change({
-        write,
-        discard: (offset, length) =>
-          discard(offset, length).catch((cause) =>
-            this.#judgeRefusal(`a discard of ${length} bytes at ${offset}`, cause),
-          ),
-      });
-    });
-  }
-
-  async #judgeRefusal(subject: string, cause: unknown): Promise<never> {
-    if (cause instanceof ConformanceFailure) throw cause;
-    if (errorCode(cause) === 'ENOENT') throw new CheckSkipped('blkdiscard(8) is missing', { cause });
-    if (await takesDiscards(deviceNumberOf(await stat(this.#path)))) {
-      throw new ConformanceFailure(subject, 'success, since the device says that it takes discards', messageOf(cause), {
-        cause,
-      });
-    }
-    throw new CheckSkipped('the volumes of this driver take no discards', { cause });
+    await this.content.edit(this.#path, change);
   }
 
   /** Writes without a flush, takes the snapshot while the device stays open, and resolves to it. */

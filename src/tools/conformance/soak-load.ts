@@ -10,6 +10,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { Random } from '../random.js';
 import { discard, PROGRAM_PATHS } from './block-content.js';
+import { ConformanceFailure } from './failure.js';
 import { changeFiles } from './mount-content.js';
 
 const run = promisify(execFile);
@@ -130,13 +131,17 @@ export class SoakLoad {
   /** Discards a part of the device, or what the file system has freed. False if the volume takes no discards. */
   async discard(random: Random): Promise<boolean> {
     const { path, access, sizeBytes } = this.target;
-    try {
-      if (access === 'block') await discard(path, placeIn(random, sizeBytes() - DISCARD_BYTES, 4096), DISCARD_BYTES);
-      else await run('fstrim', [path], { env: PROGRAM_PATHS });
-      return true;
-    } catch {
-      return false;
-    }
+    const discarded =
+      access === 'block'
+        ? discard(path, placeIn(random, sizeBytes() - DISCARD_BYTES, 4096), DISCARD_BYTES)
+        : run('fstrim', [path], { env: PROGRAM_PATHS });
+    return discarded.then(
+      () => true,
+      (thrown: unknown) => {
+        if (thrown instanceof ConformanceFailure) throw thrown;
+        return false;
+      },
+    );
   }
 
   async stop(): Promise<void> {
