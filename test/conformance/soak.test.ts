@@ -50,6 +50,15 @@ test('a driver that loses nothing passes', async () => {
   assert.ok((figures['bytes compared'] ?? 0) >= (1 + 4) * FAKE.volumeSizeBytes);
 });
 
+test('volumes that are too small for the load are skipped, with the size that it needs', async () => {
+  const [result] = await judge({}, ['soak.block'], { ...FAKE, volumeSizeBytes: 4 << 20 });
+  assert.equal(result?.result, 'skipped');
+  assert.match(
+    result?.detail ?? '',
+    /^volumes of 4194304 bytes are too small, this check needs at least 8388608: choose a /,
+  );
+});
+
 const ZEROS = Buffer.alloc(BLOCK_BYTES);
 const LOSSES: Readonly<Record<string, Defect>> = {
   'leaves the last entry out': afterCall('entries', (entries) => entries.slice(0, -1)),

@@ -27,7 +27,7 @@ for (const fileSystem of ['', 'ext4']) {
           access: [access],
           only: [`soak.${access}`],
           mountFileSystem: fileSystem,
-          volumeSizeBytes: 16 << 20,
+          volumeSizeBytes: 32 << 20,
           timeoutMs: TIMEOUT_MS,
         },
         [],

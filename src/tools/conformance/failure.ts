@@ -23,3 +23,10 @@ export class CheckSkipped extends Error {
 export function expect(condition: boolean, subject: string, expected: string, found: () => string): asserts condition {
   if (!condition) throw new ConformanceFailure(subject, expected, found());
 }
+
+/** Throws CheckSkipped if volumes of that size are too small for a check. */
+export function expectRoom(sizeBytes: number, smallestBytes: number): void {
+  if (sizeBytes >= smallestBytes) return;
+  const needed = `at least ${smallestBytes}: choose a larger --volume-size`;
+  throw new CheckSkipped(`volumes of ${sizeBytes} bytes are too small, this check needs ${needed}`);
+}

@@ -7,7 +7,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { StatusCode } from '../../base/errors.js';
 import { BlockContent, type BlockEditor, expectSameBytes, readImage } from './block-content.js';
 import type { CheckContext } from './check.js';
-import { CheckSkipped, expect } from './failure.js';
+import { CheckSkipped, expect, expectRoom } from './failure.js';
 import { allocatedOf, deltaOf } from './list-request.js';
 import { type ListFields, type MetadataList, readList, readToEnd } from './lists.js';
 import type { Snapshot, Volume } from './objects.js';
@@ -51,9 +51,7 @@ export class LossHistory {
   }
 
   static async #of(context: CheckContext, volume: Volume, content: BlockContent): Promise<LossHistory> {
-    if (volume.sizeBytes < SMALLEST_BYTES) {
-      throw new CheckSkipped(`volumes of ${volume.sizeBytes} bytes are too small: choose a larger --volume-size`);
-    }
+    expectRoom(volume.sizeBytes, SMALLEST_BYTES);
     const history = new LossHistory(context, volume, content);
     await history.open();
     return history;

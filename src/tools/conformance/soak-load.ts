@@ -10,7 +10,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { Random } from '../random.js';
 import { discard, PROGRAM_PATHS } from './block-content.js';
-import { ConformanceFailure } from './failure.js';
+import { ConformanceFailure, expectRoom } from './failure.js';
 import { changeFiles } from './mount-content.js';
 
 const run = promisify(execFile);
@@ -22,6 +22,8 @@ const ARCHIVED_FILES = 60;
 const ROWS = 400;
 const ROWS_AT_ONCE = 40;
 const ROW_BYTES = 3000;
+/** Trees, the database with its log, and files that grow take up to 20 MiB of a mounted volume. */
+const SMALLEST_BYTES = { block: 8 << 20, mount: 32 << 20 };
 /** Between two steps of a writer, so that the others and the snapshots get their turn. */
 const PAUSE_MS = 100;
 
@@ -56,7 +58,9 @@ export class SoakLoad {
     );
   }
 
+  /** Throws CheckSkipped if the volume is too small for what is written. */
   static async start(target: Target): Promise<SoakLoad> {
+    expectRoom(target.sizeBytes(), SMALLEST_BYTES[target.access]);
     return target.access === 'block' ? SoakLoad.#onDevice(target) : SoakLoad.#inDirectory(target);
   }
 
