@@ -246,7 +246,7 @@ function printCounts(outcomes) {
   print(/^ *# (?:.* )?(\d+) lists, (\d+) sectors compared/gm, (lists, sectors) =>
     `${lists} lists were compared with ${sectors} sectors`,
   );
-  // test/conformance/soak, test/guest/soak
+  // test/conformance/soak, test/guest/conformance
   print(/^ *# soak\.\w+: increments: (\d+) /gm, (increments) => {
     const [bytes = 0] = sumsOf(/^ *# soak\.\w+: bytes compared: (\d+) /gm) ?? [];
     const [missed = 0] = sumsOf(/^ *# soak\.\w+: bytes missed: (\d+) /gm) ?? [];
