@@ -206,12 +206,15 @@ export const LOSS_DEFECTS: Defects = {
     },
   },
   'loss.ceph-clean-discard': {
-    'marks a discard only where the block has changed since the last snapshot': delta((blocks, query, state) => {
-      const previous = previousOf(query.base, state);
-      if (previous === null) return blocks;
-      const [freed, dirty] = [freedIn(query), dirtyIn(query.base, state)];
-      return blocks.filter((block) => !freed.has(block) || dirty.has(block));
-    }),
+    'marks a discard only where the block has changed since the last snapshot': {
+      ...delta((blocks, query, state) => {
+        const previous = previousOf(query.base, state);
+        if (previous === null) return blocks;
+        const [freed, dirty] = [freedIn(query), dirtyIn(query.base, state)];
+        return blocks.filter((block) => !freed.has(block) || dirty.has(block));
+      }),
+      mayAlsoFail: ['loss.elastio-discard'],
+    },
   },
   'loss.ceph-offset': {
     'adds the distance from the start of an object to every offset': {
@@ -224,13 +227,13 @@ export const LOSS_DEFECTS: Defects = {
     },
   },
   'loss.ceph-parent': {
-    'lists only blocks that were written since the volume was made': after(
-      'blocks',
-      (blocks, { base, target }, state) => {
+    'lists only blocks that were written since the volume was made': {
+      ...after('blocks', (blocks, { base, target }, state) => {
         const volume = state.volumes.get(target.volumeId);
         return base === null && volume?.source ? blocks.filter((block) => !volume.inherited.includes(block)) : blocks;
-      },
-    ),
+      }),
+      mayAlsoFail: ['loss.vmware-branch'],
+    },
     'lets a block that was written hide its unwritten neighbours': after(
       'blocks',
       (blocks, { base, target }, state) => {
@@ -313,6 +316,7 @@ export const LOSS_DEFECTS: Defects = {
         'loss.xfs-cow-hole',
         'loss.elastio-discard',
         'loss.wyng-interrupted',
+        'loss.vmware-tracking-off',
       ],
     },
   },
@@ -343,15 +347,19 @@ export const LOSS_DEFECTS: Defects = {
         return correct(request);
       },
     ),
-    'zeroes the neighbours of a small discard': after('CreateSnapshot', (answer, _, state) => {
-      const taken = state.snapshots.get(answer['snapshot'].snapshot_id);
-      const held = new Set(taken?.allocated);
-      for (const block of held) {
-        const isBeside = !held.has(block + 1) && held.has(block + 2) && (block + 1) >> 4 === block >> 4;
-        if (isBeside) taken?.bytes.fill(0, block * BLOCK_BYTES, (block + 1) * BLOCK_BYTES);
-      }
-      return answer;
-    }),
+    'zeroes the neighbours of a small discard': {
+      ...after('CreateSnapshot', (answer, _, state) => {
+        const taken = state.snapshots.get(answer['snapshot'].snapshot_id);
+        const held = new Set(taken?.allocated);
+        for (const block of held) {
+          const isBeside = !held.has(block + 1) && held.has(block + 2) && (block + 1) >> 4 === block >> 4;
+          if (isBeside) taken?.bytes.fill(0, block * BLOCK_BYTES, (block + 1) * BLOCK_BYTES);
+        }
+        return answer;
+      }),
+      // Blocks that are written with gaps between them look the same.
+      mayAlsoFail: ['loss.vsphere-one-page'],
+    },
   },
   'loss.wyng-interrupted': {
     'counts what a list has told as told': {
