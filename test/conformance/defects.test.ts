@@ -3,15 +3,11 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { CHECKS } from '../../src/tools/conformance/all-checks.js';
 import { isNightly } from '../support/nightly.js';
-import { LOSS_DEFECTS } from './fake/defects-losses.js';
+import { ALL_DEFECTS } from './fake/all-defects.js';
 import { REQUEST_DEFECTS, SHAPE_DEFECTS } from './fake/defects-messages.js';
-import { ORACLE_DEFECTS } from './fake/defects-oracle.js';
-import { RESUME_DEFECTS } from './fake/defects-resume.js';
 import { RPC_DEFECTS } from './fake/defects-rpcs.js';
 import { listOf, proveDefects, proveFailsOnce, proveSkipped } from './fake/prove.js';
 import { refusal } from './fake/refusal.js';
-
-const DEFECTS = listOf(SHAPE_DEFECTS, RESUME_DEFECTS, REQUEST_DEFECTS, ORACLE_DEFECTS, RPC_DEFECTS, LOSS_DEFECTS);
 
 proveDefects(SHAPE_DEFECTS, REQUEST_DEFECTS, RPC_DEFECTS);
 
@@ -41,7 +37,7 @@ proveFailsOnce(REFUSES, REFUSES_EVERY_LIST, isNightly ? ALL_LISTS : SOME_LISTS, 
 });
 
 test('a broken driver covers every check except those of mounted volumes, and names no other', () => {
-  const caught = new Set(DEFECTS.flatMap(({ caughtBy }) => caughtBy));
+  const caught = new Set(listOf(...ALL_DEFECTS).flatMap(({ caughtBy }) => caughtBy));
   const ids = CHECKS.map(({ id }) => id);
   const unproved = ids.filter((id) => !caught.has(id));
   assert.deepEqual(unproved, ['delta.content-mount', 'allocated.content-mount']);
